@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * control.c - the control runner: who makes the native steps that may sleep, one at a time.
+ *
+ * Where the native side needs it the runner is a thread of its own, with all signals blocked and a
+ * name, joined before CLOSED is told; else it is the caller of poll, so that tests with a virtual
+ * clock see one deterministic order.
+ */
+#define _GNU_SOURCE /* pthread_setname_np(3) */
+#include "backends/engine/engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define ROUNDS 16           /* of the work list in one pass: what is left waits for the next */
+#define NEWS 64             /* native events in one pass */
+#define LONGEST_WAIT_MS 500 /* events may be lost (uverbs drops them under pressure): look anyway */
+#define BUSY_WAIT_MS 5      /* while completions are harvested for a teardown */
+
+static void kick(struct escrow_engine *e)
+{
+	uint64_t one = 1;
+
+	if (!e->threaded) {
+		event_wake(e);
+		return;
+	}
+	if (write(e->control_fd, &one, sizeof(one)) < 0)
+		return; /* EAGAIN: it will wake anyway */
+}
+
+void en_work(struct escrow_engine *e, struct work *work)
+{
+	struct work *head;
+
+	if (atomic_exchange(&work->queued, 1))
+		return;
+	head = atomic_load_explicit(&e->inbox, memory_order_relaxed);
+	do {
+		work->next = head;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&e->inbox, &head, work, memory_order_release, memory_order_relaxed));
+	kick(e);
+}
+
+void en_wake_at(struct escrow_engine *e, uint64_t ns)
+{
+	uint64_t now = atomic_load(&e->control_next);
+
+	while (ns < now && !atomic_compare_exchange_weak(&e->control_next, &now, ns))
+		;
+}
+
+bool en_control_has_work(struct escrow_engine *e)
+{
+	return atomic_load(&e->inbox) != NULL;
+}
+
+#define OBJECT_OF(work_, type) ((struct type *)((char *)(work_)-offsetof(struct type, work)))
+
+static void advance(struct escrow_engine *e, struct work *work)
+{
+	switch ((enum work_kind)work->kind) {
+	case WORK_ENGINE:
+		en_engine_advance(e);
+		break;
+	case WORK_REGION:
+		en_region_advance(e, OBJECT_OF(work, region));
+		break;
+	case WORK_PEER:
+		en_peer_advance(e, OBJECT_OF(work, peer));
+		break;
+	case WORK_GRANT:
+		en_grant_advance(e, OBJECT_OF(work, grant));
+		break;
+	case WORK_WINDOW:
+		en_window_advance(e, OBJECT_OF(work, window));
+		break;
+	case WORK_REMOTE:
+		en_remote_advance(e, OBJECT_OF(work, remote));
+		break;
+	}
+}
+
+/* The work of one round, oldest first. */
+static bool run_inbox(struct escrow_engine *e)
+{
+	struct work *list = atomic_exchange_explicit(&e->inbox, NULL, memory_order_acquire);
+	struct work *oldest = NULL, *next;
+
+	if (!list)
+		return false;
+	for (; list; list = next) {
+		next = list->next;
+		list->next = oldest;
+		oldest = list;
+	}
+	for (; oldest; oldest = next) {
+		next = oldest->next;
+		atomic_store(&oldest->queued, 0);
+		advance(e, oldest);
+	}
+	return true;
+}
+
+static void run_news(struct escrow_engine *e)
+{
+	struct native_event event;
+	int i;
+
+	for (i = 0; i < NEWS; i++) {
+		if (e->ops->next_event(e->native, &event) != 1)
+			return;
+		engine_lock(e);
+		en_news(e, &event);
+		engine_unlock(e);
+	}
+}
+
+/* Deadlines are few and seldom, so all that could have one is looked at. */
+static void run_deadlines(struct escrow_engine *e, uint64_t now)
+{
+	uint32_t i;
+
+	if (now < atomic_load(&e->control_next))
+		return;
+	atomic_store(&e->control_next, UINT64_MAX);
+	for (i = 0; i < e->config.max_peers; i++)
+		if (atomic_load(&e->peers[i].state) != PEER_FREE)
+			en_work(e, &e->peers[i].work);
+	en_work(e, &e->work);
+}
+
+void en_control_run(struct escrow_engine *e)
+{
+	uint64_t now = engine_now(e);
+	int rounds = 0;
+
+	if (atomic_exchange(&e->control_busy, 1))
+		return;
+	e->now = now;
+	run_news(e);
+	run_deadlines(e, now);
+	while (rounds++ < ROUNDS && en_control_has_work(e)) {
+		engine_lock(e);
+		run_inbox(e);
+		engine_unlock(e);
+	}
+	atomic_store(&e->control_busy, 0);
+}
+
+/* ---- The thread -------------------------------------------------------------------------------- */
+static int wait_ms(struct escrow_engine *e)
+{
+	uint64_t next = atomic_load(&e->control_next), now;
+
+	if (en_control_has_work(e))
+		return 0;
+	if (next == UINT64_MAX)
+		return LONGEST_WAIT_MS;
+	now = engine_now(e);
+	if (next <= now)
+		return 0;
+	/* Something waits for completions or an answer: the host may not be polling. */
+	return BUSY_WAIT_MS;
+}
+
+static void *thread_main(void *arg)
+{
+	struct escrow_engine *e = arg;
+	struct pollfd fds[2] = {{.fd = e->control_fd, .events = POLLIN},
+				{.fd = e->ops->event_fd(e->native), .events = POLLIN}};
+	uint64_t n;
+
+	pthread_setname_np(pthread_self(), "escrow-control");
+	while (!atomic_load(&e->thread_stop)) {
+		if (poll(fds, 2, wait_ms(e)) < 0 && errno != EINTR)
+			break;
+		if (read(e->control_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
+			break;
+		en_control_run(e);
+	}
+	return NULL;
+}
+
+int en_thread_start(struct escrow_engine *e)
+{
+	sigset_t all, old;
+	int rc;
+
+	e->control_fd = -1;
+	if (!e->threaded)
+		return event_watch(e, e->ops->event_fd(e->native));
+	e->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (e->control_fd < 0)
+		return errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&e->thread, NULL, thread_main, e);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	e->thread_made = rc == 0;
+	return rc;
+}
+
+void en_thread_join(struct escrow_engine *e)
+{
+	uint64_t one = 1;
+
+	if (!e->thread_made)
+		return;
+	atomic_store(&e->thread_stop, 1);
+	if (write(e->control_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		return;
+	pthread_join(e->thread, NULL);
+	e->thread_made = 0;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * engine.h - the objects of an engine, who may touch which field, and the order of locks.
+ *
+ * Who runs.  [ctl], [data], [poll] and [any] slots on threads of the host; and the *control runner*,
+ * which makes the native [ctrl] steps: one thread of our own, or the caller of poll where the native
+ * side needs none.  Slots never make a [ctrl] step: they note what is wanted and push the object on
+ * the work list (work_push), and the runner's *_advance function of that object takes the next step.
+ *
+ * Locks, in the order in which they may be taken:
+ *   lock         "e->lock": tables and states of regions, peers, grants, remotes, invitations.  Held
+ *                for a short bounded time; never over a native [ctrl] step or a service of the host.
+ *   lane->lock   a lane: its connections' send queues, its completion queue, its chain.  The data
+ *                path only tries it; control and [ctl] slots may wait for it.
+ *   the ledger's own mutex, inside its [ctl] functions.
+ * The data path takes no other lock: ops, events and the work list are lock-free.
+ *
+ * Fields are marked: const (after open), lock, lane, runner, poll, atomic.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "backends/engine/objects.h"
+
+#define WAITING_REQUESTS 16u
+#define ENGINE_MAGIC UINT64_C(0x31776f7263736521)
+/* ---- The engine --------------------------------------------------------------------------------------- */
+struct counters {
+	_Atomic uint64_t ops_accepted, ops_done, bytes_read, bytes_written, posts, completions;
+	_Atomic uint64_t anomalies, again, receives, native_errors, refused_connects;
+	/* Of each rail: bytes of slices posted; connections that were lost, and that came back. */
+	_Atomic uint64_t rail_bytes[NATIVE_MAX_RAILS], rail_lost[NATIVE_MAX_RAILS],
+		rail_back[NATIVE_MAX_RAILS];
+};
+
+struct escrow_engine {
+	uint64_t magic;
+	/* const */
+	const struct native_ops *ops;
+	struct escrow_host host;
+	const struct escrow_host *host_table;
+	struct native *native;
+	struct config config;
+	struct native_rail_info rails[NATIVE_MAX_RAILS];
+	char name[64];
+	uint8_t incarnation[16];
+	uint8_t secret[16]; /* makes the marks of our requests */
+	uint32_t ncontexts, nrails, nlanes, nowners;
+	uint32_t conns_per_peer;
+	uint32_t peer_lanes; /* of num_lanes, what the quota of connections lets one peer use */
+	uint32_t max_slices; /* of one op */
+	uint64_t max_slice_bytes;
+	uint64_t caps;
+	volatile uint32_t *here; /* a page that a child of fork sees as zero */
+	struct ledger *ledger;
+	struct escrow_limits limits;
+	_Atomic(void *)
+		*by_slot; /* ledger slot -> our object: region, peer, grant, window, connection */
+	uint32_t threaded;
+	uint32_t ops_limited; /* a quota of ops is set */
+	uint32_t sq_depth;    /* of a connection: slices, grants, messages, sentinel */
+	/* What one slice takes of an op; what an op takes that is one; what is cut into slices of that size. */
+	uint64_t slice_bytes, whole_bytes, plain_bytes;
+
+	_Atomic uint32_t state; /* ESCROW_STATE_*; written with the lock held */
+	pthread_mutex_t lock;
+	struct context contexts[NATIVE_MAX_CONTEXTS];
+	_Atomic uint8_t rail_up[NATIVE_MAX_RAILS];
+	struct lane *lanes;
+	struct region *regions;
+	struct peer *peers;
+	struct grant *grants;
+	struct window *windows;
+	uint32_t nwindows;
+	uint32_t ntickets;
+	struct window *window_free; /* lock */
+	struct remote *remotes;
+	struct ticket *tickets;
+	struct epoch *epochs; /* lock */
+	uint32_t nepochs;
+	uint32_t wr_sges; /* ranges of one work request */
+	uint64_t epoch_clock;
+	struct op *op_table;
+	struct pool op_pool;
+	uint32_t ended, ended_last; /* poll: ops that go back to the pool together */
+	struct notify_pool *notify;
+
+	struct event_queue events;
+	_Atomic uint32_t armed;
+	_Atomic uint64_t armed_until; /* the timer wakes it then, without any news */
+	int wake_fd, epoll_fd, timer_fd, control_fd;
+	uint32_t timer_set; /* poll */
+
+	_Atomic(struct op *) fresh; /* ops with deadlines that poll has not seen */
+	struct op **heap;           /* poll */
+	uint32_t heap_n;
+
+	_Atomic uint32_t busy_wanted; /* a transfer found all lanes busy */
+	_Atomic uint32_t pool_wanted; /* or no op free */
+	_Atomic uint32_t room_queued;
+	_Atomic uint64_t active;  /* ops outstanding */
+	_Atomic uint32_t watched; /* someone waits for ops to end: drain, close */
+
+	struct work work; /* WORK_ENGINE */
+	_Atomic(struct work *) inbox;
+	_Atomic uint64_t control_next; /* when the runner must look again; UINT64_MAX = never */
+	_Atomic uint32_t control_busy;
+	uint64_t
+		now; /* runner: of this pass; services of the host are not called with the lock held */
+	pthread_t thread;
+	uint32_t thread_made; /* ctl, poll */
+	_Atomic uint32_t thread_stop;
+
+	/* lock: requests that wait for an attempt of our own to go */
+	struct native_event waiting[WAITING_REQUESTS];
+	_Atomic uint32_t nwaiting;
+
+	/* lock */
+	uint64_t close_deadline;
+	uint32_t close_mode;
+	uint32_t close_stage;
+	uint32_t open_failed;
+	_Atomic uint32_t end_queued; /* that event waits to be polled */
+	uint32_t fenced;   /* a receipt from outside: native objects stay, and nobody cares */
+	uint32_t told_end; /* the CLOSED or QUARANTINED event was sent */
+	_Atomic uint32_t repeat_queued;
+	uint64_t drain_deadline;
+	_Atomic uint32_t drained_queued;
+	uint64_t withheld;
+	uint32_t closing_hard; /* what is still busy is never going to end */
+	_Atomic uint32_t fatal_told;
+	uint32_t any_grants;
+
+	struct event_node room, device, drained, end, repeat;
+	struct wire_grant runner_grant;     /* runner */
+	uint8_t runner_copy[MESSAGE_BYTES]; /* runner: a message as it was when it was checked */
+	struct counters counters;
+	struct fault fault;
+	void *blocks[32]; /* what open allocated, for release */
+	uint32_t nblocks;
+	const void *extensions[8];
+};
+
+/* ---- Small things -------------------------------------------------------------------------------------- */
+/* Is this an engine of this process?  In a child of fork the page is zero (madvise(2), WIPEONFORK). */
+static inline bool engine_here(const struct escrow_engine *e)
+{
+	return e && e->magic == ENGINE_MAGIC && *e->here != 0;
+}
+static inline uint32_t engine_state(const struct escrow_engine *e)
+{
+	return atomic_load(&e->state);
+}
+static inline uint64_t engine_now(struct escrow_engine *e)
+{
+	return e->host.now_ns(e->host.ctx);
+}
+static inline void engine_lock(struct escrow_engine *e)
+{
+	pthread_mutex_lock(&e->lock);
+}
+static inline void engine_unlock(struct escrow_engine *e)
+{
+	pthread_mutex_unlock(&e->lock);
+}
+static inline void engine_count(_Atomic uint64_t *c, uint64_t n)
+{
+	atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
+/* The last 24 bits of a ledger handle (ledger.h) number all its owners. */
+#define LEDGER_SLOT(handle) ((uint32_t)((handle)&0xffffffu))
+static inline void *engine_by_slot(struct escrow_engine *e, uint64_t handle)
+{
+	uint32_t slot = LEDGER_SLOT(handle);
+
+	return slot < e->nowners ? atomic_load_explicit(&e->by_slot[slot], memory_order_acquire)
+				 : NULL;
+}
+static inline void engine_set_slot(struct escrow_engine *e, uint64_t handle, void *object)
+{
+	atomic_store_explicit(&e->by_slot[LEDGER_SLOT(handle)], object, memory_order_release);
+}
+static inline uint32_t engine_kind(uint64_t handle)
+{
+	return (uint32_t)(handle >> 56);
+}
+
+struct notify_pool;
+struct notify;
+
+/* Bytes of one: a place in a send queue, a grant, a connection beside its rings, a peer's messages. */
+struct footprint {
+	uint64_t slice_slot, grant, connection, messages;
+};
+
+#include "backends/engine/parts.h"
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * exact.c - devices that hold an access only to the registration under a window, not to the window's
+ * own range (native.h, exact_windows): there each grant of a part of a region gets a registration of
+ * exactly its range, and its windows are bound to that.  It goes when the last window has gone.
+ */
+#include "backends/engine/engine.h"
+
+#include <errno.h>
+
+static bool needed(const struct grant *g, uint32_t ctx)
+{
+	return g->parts[ctx] && !g->e->contexts[ctx].info.exact_windows &&
+	       (g->addr != g->region->addr || g->length != g->region->length);
+}
+
+struct native_region *en_grant_native(const struct grant *g, const struct context *c)
+{
+	uint32_t ctx = (uint32_t)(c - g->e->contexts);
+
+	return g->exact[ctx].owner ? g->exact[ctx].native : g->region->parts[ctx].native;
+}
+
+static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
+{
+	struct context *c = &e->contexts[ctx];
+	struct region_part *x = &g->exact[ctx];
+	struct escrow_region_args args = {.size = sizeof(args),
+					  .length = g->length,
+					  .memory_kind = ESCROW_MEMORY_HOST,
+					  .dmabuf_fd = -1};
+	struct ledger_owner_args owner = {.kind = ESCROW_OWNER_CONTROL,
+					  .steps = LEDGER_STEP_BIT(ESCROW_STEP_DEREGISTER),
+					  .parent = c->owner,
+					  .addr = g->addr,
+					  .length = g->length};
+	int rc;
+
+	if (g->region->kind != ESCROW_MEMORY_HOST)
+		return EOPNOTSUPP;
+	args.addr = (void *)(uintptr_t)g->addr;
+	if (ledger_owner_add(e->ledger, &owner, &x->owner, NULL) < 0)
+		return ENOMEM;
+	/* The bytes are the host's: while this has no receipt the region does not come back. */
+	ledger_pin(e->ledger, x->owner, g->region->parts[ctx].owner);
+	/* And it is the grant's own: while it is stuck the grant is, and is charged. */
+	ledger_pin(e->ledger, x->owner, g->parts[ctx]);
+	engine_unlock(e);
+	rc = en_step_register(e, c, &args, &x->native, NULL);
+	engine_lock(e);
+	if (rc) {
+		ledger_owner_undo(e->ledger, x->owner);
+		x->owner = 0;
+		return rc;
+	}
+	ledger_owner_event(e->ledger, x->owner, LEDGER_E_READY);
+	return 0;
+}
+
+int en_exact_make(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; i < e->ncontexts && rc == 0; i++)
+		if (needed(g, i) && !g->exact[i].owner)
+			rc = make(e, g, i);
+	return rc;
+}
+
+/* A window of that context may still be bound on it; those of the others are proved to be gone. */
+static bool under_stuck_window(struct escrow_engine *e, const struct grant *g, uint32_t ctx)
+{
+	return g->stuck && g->parts[ctx] &&
+	       ledger_grant_state(e->ledger, g->parts[ctx]) == LEDGER_GRANT_STUCK;
+}
+
+void en_exact_end(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < e->ncontexts; i++) {
+		struct region_part *x = &g->exact[i];
+		struct native_region *native = x->native;
+		uint64_t owner = x->owner;
+
+		if (!owner)
+			continue;
+		x->owner = 0;
+		x->native = NULL;
+		ledger_owner_event(e->ledger, owner, LEDGER_E_STOP);
+		en_sync_lanes(e);
+		/* Then the call must not even be tried. */
+		if (under_stuck_window(e, g, i) ||
+		    ledger_step_begin(e->ledger, owner, ESCROW_STEP_DEREGISTER, NULL) < 0) {
+			ledger_quarantine(e->ledger, owner, "under a stuck window");
+			g->stuck = 1;
+			continue;
+		}
+		rc = en_step(&e->contexts[i], ESCROW_STEP_DEREGISTER, native);
+		if (ledger_step_end(e->ledger, owner, ESCROW_STEP_DEREGISTER, rc) < 0)
+			g->stuck = 1;
+	}
+}

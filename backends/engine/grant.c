@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * grant.c - authority over a range, lent to one peer: charged, bound, exported, taken back.
+ *
+ * A grant is one ledger grant in each context that the peer's connections use, and one window for
+ * each connection.  Its handle is that of its first part.
+ */
+#include "backends/engine/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct grant *en_grant_find(struct escrow_engine *e, uint64_t handle)
+{
+	struct grant *g;
+
+	if (engine_kind(handle) != ESCROW_OWNER_GRANT)
+		return NULL;
+	g = engine_by_slot(e, handle);
+	return g && atomic_load(&g->handle) == handle ? g : NULL;
+}
+
+/* ---- Made --------------------------------------------------------------------------------------- */
+/* Nothing of it was posted: windows and charges return at once. */
+static void unmake(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i, state;
+
+	for (i = 0; i < e->ncontexts; i++)
+		if (g->parts[i])
+			ledger_grant_revoke(e->ledger, g->parts[i], &state);
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i])
+			en_window_back(e, g->windows[i]);
+	memset(g->parts, 0, sizeof(*g->parts) * e->ncontexts);
+	g->state = GRANT_FREE;
+}
+
+static escrow_status take_windows(struct escrow_engine *e, struct grant *g,
+				  struct escrow_error *error)
+{
+	bool some = !g->peer;
+	uint32_t i;
+
+	for (i = 0; g->peer && i < g->peer->nconns; i++) {
+		struct conn *c = &g->peer->conns[i];
+
+		g->nwindows = i + 1;
+		if (c->stage != CONN_READY || atomic_load(&c->broken))
+			continue;
+		if (!en_join_window(e, g, c))
+			return args_fail(error, ESCROW_E_AGAIN, "no window is free on %s",
+					 c->lane->context->info.name);
+		some = true;
+	}
+	return some ? ESCROW_OK : args_fail(error, ESCROW_E_PEER_LOST, "the peer is going");
+}
+
+static struct grant *take_slot(struct escrow_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants; i++) {
+		const struct grant *g = &e->grants[i];
+
+		/* One whose last event was polled is free, also before the runner has seen it. */
+		if (g->state == GRANT_FREE ||
+		    (g->state == GRANT_ENDED && !g->stuck && atomic_load(&g->polled)))
+			return &e->grants[i];
+	}
+	return NULL;
+}
+
+escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_args *a,
+			   struct peer *p, struct region *r, struct grant **out,
+			   struct escrow_error *error)
+{
+	struct grant *g = take_slot(e);
+	escrow_status st;
+	uint32_t i;
+
+	if (!g)
+		return args_fail(error, ESCROW_E_LIMIT, "all of max_grants %llu are in use",
+				 (unsigned long long)e->config.max_grants);
+	if (p && p->grants >= e->config.max_peer_grants)
+		return args_fail(error, ESCROW_E_LIMIT, "\"%s\" has all of max_peer_grants %llu",
+				 p->name, (unsigned long long)e->config.max_peer_grants);
+	st = en_quota_check(e, ESCROW_CHARGE_GRANTS, p, 1, error);
+	if (st == ESCROW_OK)
+		st = en_quota_check(e, ESCROW_CHARGE_GRANTED_BYTES, p, a->length, error);
+	if (st < 0)
+		return st;
+	if (p && p->any && e->config.any_peers && e->any_grants >= e->config.any_peers)
+		return args_fail(error, ESCROW_E_QUOTA, "quota.any_peers %llu is used up",
+				 (unsigned long long)e->config.any_peers);
+	g->user = a->user;
+	g->peer = p;
+	g->region = r;
+	g->addr = r->addr + a->offset;
+	g->length = a->length;
+	g->rights = a->rights;
+	g->failed = ESCROW_OK;
+	g->hidden = g->offer = g->stuck = g->revoked = g->nwindows = g->answer_due = 0;
+	atomic_store(&g->polled, 0);
+	g->ready_told = 0;
+	g->request = 0;
+	memset(g->parts, 0, sizeof(*g->parts) * e->ncontexts);
+	memset(g->exact, 0, sizeof(*g->exact) * e->ncontexts);
+	memset(g->windows, 0, sizeof(struct window *) * e->conns_per_peer);
+	st = take_windows(e, g, error);
+	for (i = 0; i < (p ? e->ncontexts : 1u) && st == ESCROW_OK; i++)
+		st = en_grant_reserve_part(e, g, i, error);
+	if (st < 0) {
+		unmake(e, g);
+		return st;
+	}
+	for (i = 0; !g->parts[i];)
+		i++;
+	r->grants++;
+	g->state = p ? GRANT_BINDING : GRANT_OFFER;
+	engine_set_slot(e, g->parts[i], g);
+	atomic_store(&g->handle, g->parts[i]);
+	if (p) {
+		p->grants++;
+		e->any_grants += p->any;
+		en_work(e, &g->work);
+	} else {
+		ledger_grant_ready(e->ledger, g->parts[0]);
+	}
+	*out = g;
+	return ESCROW_OK;
+}
+
+static escrow_status check(struct escrow_engine *e, const struct escrow_grant_args *a,
+			   struct peer **p, struct region **r, struct escrow_error *error)
+{
+	*r = en_region_find(e, a->region);
+	if (!*r)
+		return args_fail(error, ESCROW_E_INVALID, "no such region: 0x%llx",
+				 (unsigned long long)a->region);
+	if ((*r)->state != REGION_LIVE)
+		return args_fail(error, ESCROW_E_BUSY, "the region is being released");
+	if (a->offset > (*r)->length || a->length > (*r)->length - a->offset)
+		return args_fail(error, ESCROW_E_INVALID,
+				 "offset %llu + length %llu is beyond the region's %llu bytes",
+				 (unsigned long long)a->offset, (unsigned long long)a->length,
+				 (unsigned long long)(*r)->length);
+	*p = a->peer ? en_peer_find(e, a->peer) : NULL;
+	if (!a->peer)
+		return ESCROW_OK;
+	if (!*p)
+		return args_fail(error, ESCROW_E_INVALID, "no such peer: 0x%llx",
+				 (unsigned long long)a->peer);
+	if (atomic_load(&(*p)->state) == PEER_CONNECTING)
+		return args_fail(error, ESCROW_E_STATE, "the peer is not up yet");
+	if (atomic_load(&(*p)->state) != PEER_UP)
+		return args_fail(error, ESCROW_E_PEER_LOST, "the peer is going or gone");
+	return ESCROW_OK;
+}
+
+escrow_status engine_grant(struct escrow_engine *e, const struct escrow_grant_args *from,
+			   uint64_t *out, struct escrow_error *error)
+{
+	struct escrow_grant_args a;
+	struct region *r = NULL;
+	struct grant *g;
+	struct peer *p = NULL;
+	escrow_status st;
+
+	if (!engine_here(e) || !state_allows(SLOT_GRANT, engine_state(e)))
+		return args_fail(error, ESCROW_E_STATE, "the engine is not OPEN");
+	if (!out)
+		return args_fail(error, ESCROW_E_INVALID, "grant is NULL");
+	st = args_read(&args_grant, from, &a, error);
+	if (st < 0)
+		return st;
+	if (a.rights & ~(ESCROW_MAY_READ | ESCROW_MAY_WRITE))
+		return args_fail(error, ESCROW_E_UNSUPPORTED, "rights 0x%x; known are 0x3",
+				 a.rights);
+	if (!a.rights || !a.length)
+		return args_fail(error, ESCROW_E_INVALID,
+				 "rights 0x%x, length %llu; at least one right and one byte",
+				 a.rights, (unsigned long long)a.length);
+	engine_lock(e);
+	st = check(e, &a, &p, &r, error);
+	if (st == ESCROW_OK)
+		st = en_grant_new(e, &a, p, r, &g, error);
+	if (st == ESCROW_OK)
+		*out = atomic_load(&g->handle);
+	engine_unlock(e);
+	return st < 0 ? st : p ? ESCROW_IN_PROGRESS : ESCROW_OK;
+}
+
+/* ---- Exported -------------------------------------------------------------------------------------- */
+void en_grant_encode(struct escrow_engine *e, struct grant *g, struct wire_grant *out)
+{
+	uint32_t i;
+
+	memset(out, 0, offsetof(struct wire_grant, keys));
+	memcpy(out->owner, e->incarnation, 16);
+	out->id = atomic_load(&g->handle);
+	out->addr = g->addr;
+	out->length = g->length;
+	out->rights = g->rights;
+	if (!g->peer) {
+		out->flags = WIRE_GRANT_OFFER;
+		return;
+	}
+	memcpy(out->grantee, g->peer->incarnation, 16);
+	out->epoch = g->peer->epoch;
+	out->flags = g->peer->flags & ESCROW_PEER_PASSIVE ? WIRE_GRANT_PASSIVE : 0;
+	out->nkeys = g->nwindows;
+	for (i = 0; i < g->nwindows; i++) {
+		const struct window *w = g->windows[i];
+
+		out->keys[i] = w && w->use == WINDOW_BOUND ? w->rkey : 0;
+		out->epochs[i] = atomic_load(&g->peer->conns[i].epoch);
+	}
+}
+
+escrow_status engine_export_grant(struct escrow_engine *e, uint64_t handle, void *buf,
+				  uint64_t *len)
+{
+	struct wire_grant wire;
+	escrow_status st = ESCROW_OK;
+	struct grant *g;
+	uint64_t need;
+
+	if (!engine_here(e) || !state_allows(SLOT_EXPORT_GRANT, engine_state(e)))
+		return ESCROW_E_STATE;
+	if (!len || (!buf && *len))
+		return ESCROW_E_INVALID;
+	engine_lock(e);
+	g = en_grant_find(e, handle);
+	if (!g || g->hidden)
+		st = ESCROW_E_INVALID;
+	else if (g->state != GRANT_READY && g->state != GRANT_OFFER)
+		st = ESCROW_E_STATE;
+	else
+		en_grant_encode(e, g, &wire);
+	engine_unlock(e);
+	if (st < 0)
+		return st;
+	need = wire_grant_bytes(wire.nkeys);
+	if (*len < need) {
+		*len = need;
+		return ESCROW_E_TOO_SMALL;
+	}
+	wire_grant_put(&wire, buf);
+	*len = need;
+	return ESCROW_OK;
+}
+
+/* ---- Taken back ---------------------------------------------------------------------------------------- */
+void en_grant_revoke(struct escrow_engine *e, struct grant *g)
+{
+	if (g->state != GRANT_OFFER && g->state != GRANT_BINDING && g->state != GRANT_READY)
+		return;
+	g->state = GRANT_REVOKING;
+	en_work(e, &g->work);
+}
+
+escrow_status engine_revoke(struct escrow_engine *e, uint64_t handle, uint32_t flags)
+{
+	escrow_status st = ESCROW_IN_PROGRESS;
+	struct grant *g;
+
+	if (!engine_here(e) || !state_allows(SLOT_REVOKE, engine_state(e)))
+		return ESCROW_E_STATE;
+	if (flags)
+		return ESCROW_E_UNSUPPORTED;
+	engine_lock(e);
+	g = en_grant_find(e, handle);
+	if (!g || g->hidden)
+		st = ESCROW_E_INVALID;
+	else
+		en_grant_revoke(e, g);
+	engine_unlock(e);
+	return st;
+}
+
+void en_grants_of_peer_revoke(struct escrow_engine *e, struct peer *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants; i++)
+		if (e->grants[i].peer == p)
+			en_grant_revoke(e, &e->grants[i]);
+}
+
+/* What an offer gave to importers goes with it. */
+static void revoke_offspring(struct escrow_engine *e, const struct grant *offer)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants; i++)
+		if (e->grants[i].offer == (uint32_t)(offer - e->grants) + 1)
+			en_grant_revoke(e, &e->grants[i]);
+}
+
+/* That goes on, or (`stuck`) that may never be proved to have ended. */
+static bool has_offspring(struct escrow_engine *e, const struct grant *offer, bool stuck)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants; i++) {
+		const struct grant *g = &e->grants[i];
+
+		if (g->offer != (uint32_t)(offer - e->grants) + 1)
+			continue;
+		if (stuck ? g->stuck : g->state != GRANT_FREE && g->state != GRANT_ENDED)
+			return true;
+	}
+	return false;
+}
+
+static void grant_polled(struct escrow_engine *e, struct event_node *node)
+{
+	struct grant *g = node->object;
+
+	atomic_store(&g->handle, 0);
+	atomic_store(&g->polled, 1);
+	en_work(e, &g->work);
+}
+
+static void tell_end(struct escrow_engine *e, struct grant *g)
+{
+	struct event_what what = {.kind = ESCROW_EV_GRANT_REVOKED,
+				  .user = g->user,
+				  .object = atomic_load(&g->handle)};
+	struct event_node *node = &g->ended;
+
+	if (g->stuck) {
+		what.kind = ESCROW_EV_QUARANTINED;
+		what.status = ESCROW_E_UNQUIESCED;
+		what.bytes = g->length;
+	} else if (g->failed && !g->ready_told) {
+		what.kind = ESCROW_EV_GRANT_READY;
+		what.status = g->failed;
+	}
+	node->polled = grant_polled;
+	node->object = g;
+	event_send(e, node, &what);
+}
+
+static void ended(struct escrow_engine *e, struct grant *g)
+{
+	struct peer *p = g->peer;
+
+	g->state = GRANT_ENDED;
+	g->region->grants--;
+	if (p) {
+		p->grants--;
+		e->any_grants -= p->any;
+		p->stuck |= g->stuck;
+		if (atomic_load(&p->state) == PEER_LEAVING)
+			en_work(e, &p->work);
+	}
+	if (g->hidden) {
+		if (g->failed)
+			en_offer_answer(e, g);
+		if (g->offer && e->grants[g->offer - 1].state == GRANT_REVOKING)
+			en_work(e, &e->grants[g->offer - 1].work);
+		if (!g->stuck)
+			g->offer = 0;
+		atomic_store(&g->handle, 0);
+		g->state = g->stuck ? GRANT_ENDED : GRANT_FREE;
+	} else {
+		tell_end(e, g);
+	}
+	if (engine_state(e) == ESCROW_STATE_CLOSING)
+		en_work(e, &e->work);
+}
+
+void en_grant_late(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i;
+
+	if (!g->stuck || g->state != GRANT_ENDED || (!g->hidden && !atomic_load(&g->polled)))
+		return;
+	for (i = 0; i < e->ncontexts; i++)
+		if (g->parts[i] && ledger_grant_state(e->ledger, g->parts[i]) >= 0)
+			return;
+	if (!g->peer && has_offspring(e, g, true))
+		return;
+	g->stuck = 0;
+	if (g->hidden) {
+		struct grant *offer = &e->grants[g->offer - 1];
+
+		g->offer = 0;
+		g->state = GRANT_FREE;
+		en_grant_late(e, offer);
+		return;
+	}
+	atomic_store(&g->polled, 0);
+	event_send(e, &g->ended,
+		   &(struct event_what){.kind = ESCROW_EV_GRANT_REVOKED,
+					.user = g->user,
+					.object = g->ended.event.object});
+}
+
+static void revoking(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i, state;
+
+	if (!g->revoked) {
+		g->revoked = 1;
+		if (!g->peer)
+			revoke_offspring(e, g);
+		for (i = 0; i < e->ncontexts; i++)
+			if (g->parts[i])
+				ledger_grant_revoke(e->ledger, g->parts[i], &state);
+	}
+	for (i = 0; i < g->nwindows; i++) {
+		struct window *w = g->windows[i];
+
+		if (w && w->use == WINDOW_RESERVED)
+			en_window_back(e, w);
+		else if (w)
+			en_window_unbind(e, w);
+	}
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i])
+			return;
+	if (!g->peer && has_offspring(e, g, false))
+		return;
+	/* What an importer got of it may still be used, so it has not ended either. */
+	g->stuck |= !g->peer && has_offspring(e, g, true);
+	en_exact_end(e, g);
+	ended(e, g);
+}
+
+static void binding(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i, bound = 0, live = 0;
+	int rc = en_exact_make(e, g);
+
+	for (i = 0; i < g->nwindows && g->state == GRANT_BINDING && !g->failed; i++) {
+		struct window *w = g->windows[i];
+
+		live += w != NULL;
+		bound += w && en_join_bind(e, w, &rc);
+		if (rc && !g->failed)
+			g->failed = rc == ENOMEM || rc == EAGAIN ? ESCROW_E_NO_MEMORY
+				    : rc == EPIPE                ? ESCROW_E_PEER_LOST
+								 : ESCROW_E_DEVICE;
+	}
+	if (g->state != GRANT_BINDING)
+		return;
+	if (g->failed) {
+		en_grant_revoke(e, g);
+		return;
+	}
+	if (bound < live || !live)
+		return;
+	g->state = GRANT_READY;
+	if (g->hidden) {
+		en_offer_answer(e, g);
+		return;
+	}
+	g->ready_told = 1;
+	event_send(e, &g->ready,
+		   &(struct event_what){.kind = ESCROW_EV_GRANT_READY,
+					.user = g->user,
+					.object = atomic_load(&g->handle)});
+}
+
+void en_grant_advance(struct escrow_engine *e, struct grant *g)
+{
+	if (g->state == GRANT_READY && g->peer)
+		en_join_advance(e, g);
+	if (g->state == GRANT_BINDING)
+		binding(e, g);
+	if (g->state == GRANT_REVOKING)
+		revoking(e, g);
+}

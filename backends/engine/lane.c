@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* lane.c - completion queues: who holds a lane polls it and settles what it finds. */
+#include "backends/engine/engine.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BATCHES 8 /* of completions under one lock: transfers want the lane too */
+
+/* ---- The lock (futex(2)) ------------------------------------------------------------------------ */
+void en_lock_wait(struct lock *k)
+{
+	while (atomic_exchange(&k->state, LOCK_AWAITED) != LOCK_FREE)
+		syscall(SYS_futex, &k->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, NULL);
+}
+
+void en_lock_wake(struct lock *k)
+{
+	syscall(SYS_futex, &k->state, FUTEX_WAKE_PRIVATE, 1);
+}
+
+void en_lane_lock(struct lane *lane)
+{
+	if (!lock_try(&lane->lock))
+		en_lock_wait(&lane->lock);
+}
+
+/* ---- What a fault plan does to completions -------------------------------------------------------- */
+static void release_held(struct lane *lane, struct event_out *out)
+{
+	uint32_t i, n = lane->nheld;
+
+	lane->nheld = 0;
+	for (i = 0; i < n; i++)
+		en_take(lane, &lane->held[i], 1, out);
+}
+
+static void take_planned(struct lane *lane, const struct native_cqe *cqe, struct event_out *out)
+{
+	if (cqe->id >> 56 == CHANNEL_ID) {
+		en_take(lane, cqe, 1, out);
+		return;
+	}
+	switch (fault_next_cqe(&lane->e->fault)) {
+	case CQE_HOLD:
+		if (lane->nheld < FAULT_HELD)
+			lane->held[lane->nheld++] = *cqe;
+		return;
+	case CQE_DROP:
+		return;
+	case CQE_DUP:
+		en_take(lane, cqe, 1, out);
+		break;
+	case CQE_STALE:
+		lane->stale = *cqe;
+		lane->has_stale = 1;
+		break;
+	case CQE_OK:
+	case CQE_RELEASE:
+		break;
+	}
+	en_take(lane, cqe, 1, out);
+}
+
+static void faults_due(struct lane *lane, struct event_out *out)
+{
+	if (lane->has_stale) {
+		lane->has_stale = 0;
+		en_take(lane, &lane->stale, 1, out);
+	}
+	if (lane->nheld && atomic_load(&lane->e->fault.cqe) != CQE_HOLD)
+		release_held(lane, out);
+}
+
+/* ---- Polling ------------------------------------------------------------------------------------------ */
+void en_lane_poll(struct lane *lane, struct event_out *out)
+{
+	struct escrow_engine *e = lane->e;
+	struct native_cqe *cqe = lane->cqe;
+	int n, i, batches = 0;
+
+	if (!lane->native || atomic_load(&lane->context->fatal))
+		return;
+	if (e->config.test_faults)
+		faults_due(lane, out);
+	do {
+		n = e->ops->poll_cq(lane->native, cqe, CQE_BATCH);
+		if (n < 0) {
+			if (!atomic_exchange(&lane->poisoned, 1))
+				en_work(e, &e->work);
+			return;
+		}
+		if (n)
+			engine_count(&e->counters.completions, (uint64_t)n);
+		if (!e->config.test_faults)
+			en_take(lane, cqe, (uint32_t)n, out);
+		for (i = 0; e->config.test_faults && i < n; i++)
+			take_planned(lane, &cqe[i], out);
+	} while (n == CQE_BATCH && ++batches < BATCHES);
+}
+
+void en_lanes_poll(struct escrow_engine *e, struct event_out *out)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nlanes; i++) {
+		struct lane *lane = &e->lanes[i];
+
+		if (!atomic_load(&lane->users) || !en_lane_trylock(lane))
+			continue;
+		en_lane_poll(lane, out);
+		en_lane_unlock(lane);
+	}
+}
+
+bool en_lanes_arm(struct escrow_engine *e)
+{
+	bool idle = true;
+	uint32_t i;
+
+	for (i = 0; i < e->nlanes; i++) {
+		struct lane *lane = &e->lanes[i];
+
+		if (!en_lane_trylock(lane)) {
+			idle = false;
+			continue;
+		}
+		if (lane->native && !atomic_load(&lane->context->fatal)) {
+			/* The channel is closed: only the removal of the device does that. */
+			if (e->ops->take_wakeups(lane->native) == EIO)
+				en_context_lost(lane->context);
+			e->ops->arm_cq(lane->native);
+			/* What came before the queue was armed wakes nobody. */
+			en_lane_poll(lane, NULL);
+		}
+		en_lane_unlock(lane);
+	}
+	return idle;
+}
+
+/* runner, locked. The queue is unusable: what is owed on it can only be settled by resets. */
+void en_lane_poison(struct lane *lane)
+{
+	struct escrow_engine *e = lane->e;
+	uint32_t i, k;
+
+	en_lane_lock(lane);
+	atomic_store(&lane->poisoned, 1);
+	ledger_owner_event(e->ledger, lane->owner, LEDGER_E_POISON);
+	en_lane_unlock(lane);
+	for (i = 0; i < e->config.max_peers; i++) {
+		struct peer *p = &e->peers[i];
+
+		if (atomic_load(&p->state) == PEER_FREE)
+			continue;
+		for (k = 0; k < p->nconns; k++)
+			if (p->conns[k].lane == lane)
+				en_conn_broken(&p->conns[k]);
+	}
+}

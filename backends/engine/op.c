@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* op.c - ops: their handles, their slots from one life to the next, and cancelling. */
+#include "backends/engine/transfer.h"
+
+struct op *en_op_find(struct escrow_engine *e, uint64_t handle)
+{
+	uint32_t i = LEDGER_SLOT(handle);
+
+	if (handle >> 56 != OP_KIND || i >= e->config.max_ops)
+		return NULL;
+	return atomic_load(&e->op_table[i].handle) == handle ? &e->op_table[i] : NULL;
+}
+
+/* ---- An op's slot -------------------------------------------------------------------------------- */
+void en_op_init(struct escrow_engine *e, struct op *op)
+{
+	op->e = e;
+	op->done.object = op->returned.object = op;
+	op->done.polled = op->returned.polled = en_op_polled;
+}
+
+static void pool_filled(struct escrow_engine *e)
+{
+	if (atomic_load(&e->pool_wanted) && atomic_exchange(&e->pool_wanted, 0))
+		en_room(e);
+}
+
+/* [poll] Kept together until the end of the poll. */
+void en_op_polled(struct escrow_engine *e, struct event_node *node)
+{
+	struct op *op = node->object;
+
+	if (node != &op->returned && node->event.custody != ESCROW_CUSTODY_RETURNED)
+		return;
+	en_op_over(e, op, (uint32_t)(op - e->op_table));
+}
+
+void en_ops_give(struct escrow_engine *e)
+{
+	pool_give_some(&e->op_pool, e->ended, e->ended_last);
+	e->ended = POOL_NONE;
+	pool_filled(e);
+}
+
+/* One that was never lent: the call keeps its slot for the next. */
+void en_op_unused(struct escrow_engine *e, struct transfer *t, struct op *op)
+{
+	uint32_t i = (uint32_t)(op - e->op_table);
+
+	op_end(op);
+	pool_link(&e->op_pool, i, t->spare);
+	t->spare = i;
+}
+
+/* At the end of a call. */
+void en_give_spare(struct escrow_engine *e, struct transfer *t)
+{
+	uint32_t i;
+
+	for (; t->spare != POOL_NONE; t->spare = i) {
+		i = pool_next(&e->op_pool, t->spare);
+		pool_give(&e->op_pool, t->spare);
+	}
+	pool_filled(e);
+}
+
+/* ---- Cancelling ----------------------------------------------------------------------------------- */
+escrow_status engine_cancel(struct escrow_engine *e, uint64_t handle, uint32_t flags)
+{
+	struct op *op;
+	uint32_t state;
+
+	if (!engine_here(e) || !state_allows(SLOT_CANCEL, engine_state(e)))
+		return ESCROW_E_STATE;
+	if (flags)
+		return ESCROW_E_UNSUPPORTED;
+	op = en_op_find(e, handle);
+	state = op ? atomic_load(&op->state) : OP_FREE;
+	if (state == OP_FREE)
+		return ESCROW_E_INVALID;
+	if (state == OP_DONE || state == OP_HELD)
+		return ESCROW_OK;
+	/* Every slice is with the device: what it has cannot be taken back, only the reason changes. */
+	atomic_store(&op->canceled, 1);
+	return ESCROW_IN_PROGRESS;
+}

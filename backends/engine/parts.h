@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * parts.h - what the files of the engine call of each other; included by engine.h.  Cross-file names
+ * start with en_, so that they meet no name of the native implementation they are linked with.
+ *
+ * "locked": e->lock is held.  "runner": called by the control runner only, locked, and the lock is
+ * let go over native steps, so states must be looked at again afterwards.  "lane": lane->lock held.
+ */
+#ifndef ENGINE_PARTS_H
+#define ENGINE_PARTS_H
+
+/* ---- event.c --------------------------------------------------------------------------------- */
+int event_open(struct escrow_engine *e);
+void event_close(struct escrow_engine *e);
+int event_watch(struct escrow_engine *e, int fd);
+void event_unwatch(struct escrow_engine *e, int fd);
+/* [any] Wakes a host that sleeps on an armed event_fd. */
+void event_wake(struct escrow_engine *e);
+/* [any] A node whose event is filled in. */
+static inline void event_put(struct escrow_engine *e, struct event_node *node)
+{
+	event_push(&e->events, node);
+	if (atomic_load(&e->armed))
+		event_wake(e);
+}
+
+/* ---- control.c ------------------------------------------------------------------------------------ */
+/* [any] Lock-free: the runner will call the object's advance function. */
+void en_work(struct escrow_engine *e, struct work *work);
+/* [any] The runner looks at all deadlines at `ns` at the latest. */
+void en_wake_at(struct escrow_engine *e, uint64_t ns);
+/* The runner's one pass; by poll or by the thread.  Not locked. */
+void en_control_run(struct escrow_engine *e);
+bool en_control_has_work(struct escrow_engine *e);
+/* 0 or errno. */
+int en_thread_start(struct escrow_engine *e);
+/* [poll, ctl] Ends and joins the thread; nothing if there is none. */
+void en_thread_join(struct escrow_engine *e);
+
+/* ---- step.c: every native [ctrl] step and every post passes here -------------------------------------- */
+/* What an errno of a step that makes something means for the host. */
+escrow_status en_status_of(int rc);
+/* runner. ESCROW_STEP_* of an object that is there; 0 or errno. */
+int en_step(struct context *c, uint32_t step, void *object);
+/* [any] The device of the context is gone: no step is made on it any more, and the runner freezes it. */
+void en_context_lost(struct context *c);
+/* runner (open: not locked matters not).  *out is written on success only. */
+int en_step_channel(struct escrow_engine *e, struct context *c, struct native_lane **out);
+int en_step_queue(struct escrow_engine *e, struct native_lane *lane, uint32_t depth);
+int en_step_conn(struct escrow_engine *e, struct lane *lane, const struct native_conn_args *args,
+		 struct native_conn **out);
+int en_step_window(struct escrow_engine *e, struct context *c, struct native_window **out);
+/* not locked */
+int en_step_device(struct escrow_engine *e, uint32_t index, struct escrow_error *error);
+int en_step_register(struct escrow_engine *e, struct context *c,
+		     const struct escrow_region_args *args, struct native_region **out,
+		     struct escrow_error *error);
+/* lane.  step: ESCROW_STEP_POST, BIND_WINDOW or INVALIDATE. */
+int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, struct native_wr *wr,
+		    uint32_t n, uint32_t *posted);
+void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc);
+static inline int en_post(struct escrow_engine *e, struct conn *conn, uint32_t step,
+			  struct native_wr *wr, uint32_t n, uint32_t *posted)
+{
+	int rc;
+
+	if (e->config.test_faults)
+		return en_post_planned(e, conn, step, wr, n, posted);
+	engine_count(&e->counters.posts, 1);
+	*posted = 0;
+	rc = e->ops->post(conn->native, wr, n, posted);
+	if (rc)
+		en_post_failed(e, conn, rc);
+	return rc;
+}
+
+/* ---- lane.c ------------------------------------------------------------------------------------------------ */
+/* device.c. open only: devices, then (with a ledger) protection domains and lanes. */
+escrow_status en_devices_open(struct escrow_engine *e, struct escrow_error *error);
+escrow_status en_lanes_open(struct escrow_engine *e, struct escrow_error *error);
+/* runner. Windows, lanes and devices: what can go goes, the rest is quarantined. */
+void en_devices_close(struct escrow_engine *e);
+/* Kept by the quarantine of others, without a failure of its own? */
+bool en_owner_held(struct escrow_engine *e, uint64_t owner);
+uint64_t en_weak_bits(const struct escrow_engine *e);
+static inline bool en_lane_trylock(struct lane *lane)
+{
+	return lock_try(&lane->lock);
+}
+void en_lane_lock(struct lane *lane);
+void en_room(struct escrow_engine *e);
+static inline void en_lane_unlock(struct lane *lane)
+{
+	struct escrow_engine *e = lane->e;
+
+	ledger_lane_sync(lane->ledger);
+	lock_give(&lane->lock);
+	/* A transfer that found every lane busy is told when one is free again. */
+	if (atomic_load(&e->busy_wanted) && atomic_exchange(&e->busy_wanted, 0))
+		en_room(e);
+}
+/* lane. Takes completions and settles them; out: of a poll, else NULL. */
+void en_lane_poll(struct lane *lane, struct event_out *out);
+/* [poll] */
+void en_lanes_poll(struct escrow_engine *e, struct event_out *out);
+/* [poll] Asks every lane for a wake-up; false if one was busy or had something. */
+bool en_lanes_arm(struct escrow_engine *e);
+/* runner */
+void en_lane_poison(struct lane *lane);
+
+/* ---- settle.c ------------------------------------------------------------------------------------------------- */
+/* lane */
+void en_settle(struct lane *lane, const struct ledger_done *done, uint32_t vendor);
+/* lane. Completions, of sends and receives.  out: events may be written there, past the queue while that is empty. */
+void en_take(struct lane *lane, const struct native_cqe *cqe, uint32_t n, struct event_out *out);
+/* lane. What a reset, a quarantine or a late receipt made of the connection's debts. */
+void en_collect(struct conn *conn);
+/* lane. So much of it is settled. */
+void en_conn_settled(struct conn *conn, uint32_t slices, uint64_t bytes);
+
+/* ---- transfer.c ------------------------------------------------------------------------------------------------ */
+/* [any] An op by its handle, or NULL. */
+struct op *en_op_find(struct escrow_engine *e, uint64_t handle);
+/* [data] One op with a message that rides on it; as transfer. */
+int32_t en_transfer_with(struct escrow_engine *e, const struct escrow_op *op, struct notify *rider,
+			 uint64_t *id);
+/* [any] The op is done: true if a message rides on it and its event comes with that. */
+bool en_note_op_done(struct escrow_engine *e, struct op *op, const struct event_what *what);
+/* [any] The op's terminal event. */
+void en_op_tell(struct escrow_engine *e, struct op *op, const struct event_what *what);
+void en_op_polled(struct escrow_engine *e, struct event_node *node);
+/* open only. What every life of an op has in common. */
+void en_op_init(struct escrow_engine *e, struct op *op);
+/* [poll] What was polled to its end goes back to the pool. */
+void en_ops_give(struct escrow_engine *e);
+static inline void en_ops_free(struct escrow_engine *e)
+{
+	if (e->ended != POOL_NONE)
+		en_ops_give(e);
+}
+
+/* ---- deadline.c ---------------------------------------------------------------------------------------------------- */
+/* [data] The op has a deadline. */
+void en_deadline_add(struct escrow_engine *e, struct op *op);
+/* [poll] Is there any? */
+static inline bool en_deadlines(struct escrow_engine *e)
+{
+	return e->heap_n || atomic_load_explicit(&e->fresh, memory_order_relaxed);
+}
+/* [poll] Tells those that have passed. */
+void en_deadline_run(struct escrow_engine *e, uint64_t now, struct event_out *out);
+void en_deadline_drop(struct escrow_engine *e, struct op *op);
+uint64_t en_deadline_next(struct escrow_engine *e);
+
+/* ---- region.c --------------------------------------------------------------------------------------------------------- */
+/* [any] By the handle, LIVE or LEAVING; NULL.  For states: locked. */
+static inline struct region *en_region_find(struct escrow_engine *e, uint64_t handle)
+{
+	struct region *r = engine_kind(handle) == ESCROW_OWNER_REGION ? engine_by_slot(e, handle)
+								      : NULL;
+
+	return r && atomic_load_explicit(&r->handle, memory_order_acquire) == handle ? r : NULL;
+}
+/* near.c, not locked. Notes how far the memory is from each device. */
+void en_region_near(struct escrow_engine *e, struct region *r, const struct escrow_region_args *a);
+void en_region_advance(struct escrow_engine *e, struct region *r);
+/* not lane. Every lane passes once, so that none still uses what was withdrawn. */
+void en_sync_lanes(struct escrow_engine *e);
+/* runner, in QUARANTINED. What a late receipt, or one from outside, lets go. */
+void en_region_late(struct escrow_engine *e, struct region *r);
+void en_grant_late(struct escrow_engine *e, struct grant *g);
+/* locked */
+void en_region_leave(struct escrow_engine *e, struct region *r);
+
+/* ---- peer.c, conn.c, accept.c ------------------------------------------------------------------------------------------- */
+struct peer *en_peer_find(struct escrow_engine *e, uint64_t handle);
+/* Came to us by this ticket from the engine that asks now, as the mark shows: others may say that they are it. */
+bool en_peer_asks(const struct peer *p, const struct wire_hello *h);
+void en_peer_advance(struct escrow_engine *e, struct peer *p);
+/* locked. The peer goes, whatever state it is in; the first reason counts. */
+void en_peer_leave(struct escrow_engine *e, struct peer *p, escrow_status reason);
+/* locked. A free slot with an account; what connect and an accepted request have in common. */
+escrow_status en_peer_new(struct escrow_engine *e, const char *name, const char *account,
+			  const uint8_t incarnation[16], uint64_t epoch, struct peer **out,
+			  struct escrow_error *error);
+/* locked. Up, if all connections are. */
+void en_peer_check_up(struct escrow_engine *e, struct peer *p);
+void en_peer_undo(struct escrow_engine *e, struct peer *p);
+/* locked. Charges all connections of the set, or none. */
+escrow_status en_conns_charge(struct escrow_engine *e, struct peer *p, struct escrow_error *error);
+escrow_status en_conn_charge(struct escrow_engine *e, struct conn *c, struct escrow_error *error);
+void en_conn_uncharge(struct escrow_engine *e, struct conn *c);
+/* runner. Makes connection `index` of the peer; OK or why not. */
+escrow_status en_conn_make(struct escrow_engine *e, struct peer *p, uint32_t index);
+/* runner. True when the connection is gone or quarantined. */
+bool en_conn_retire(struct escrow_engine *e, struct conn *conn, uint64_t now);
+escrow_status en_conn_connect(struct escrow_engine *e, struct peer *p, uint32_t index);
+/* [any] It can post no more. */
+void en_conn_broken(struct conn *conn);
+bool en_peer_broken(struct peer *p);
+/* ---- mend.c: a connection that ends while its peer stays, and comes back; rails ---------------------- */
+/* locked. Its end is not its peer's: it carries no messages, and the peer is not on its way out. */
+bool en_conn_spare(const struct conn *c);
+/* locked. Is there a connection for messages, besides this one? */
+bool en_peer_carried(struct peer *p, const struct conn *but);
+/* runner. Not there and not on its way: the peer is up, or comes up, without it. */
+bool en_conn_given_up(const struct conn *c);
+/* runner. It broke or did not come up: it goes alone if it can, else its peer goes with this reason. */
+void en_conn_failed(struct escrow_engine *e, struct conn *c, escrow_status reason);
+/* runner. Says to the data path whether it may be used. */
+void en_conn_gate(struct escrow_engine *e, struct conn *c);
+/* runner. As en_conn_connect, but one whose rail is down is left for later. */
+escrow_status en_conn_first(struct escrow_engine *e, struct peer *p, uint32_t index);
+/* runner. Retires what broke, and makes it again when it is time. */
+void en_peer_mend(struct escrow_engine *e, struct peer *p);
+void en_mend_send(struct escrow_engine *e, struct peer *p);
+/* runner. What the peer says: that a connection is over, that a rail of its own came or went. */
+void en_conn_told_lost(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+void en_rail_told(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+/* runner. May this request have its place in a set that is up? */
+escrow_status en_rejoin_judge(struct escrow_engine *e, const struct wire_hello *h,
+			      struct peer **out);
+void en_rail_news(struct escrow_engine *e, const struct native_event *event);
+
+/* runner */
+void en_news(struct escrow_engine *e, const struct native_event *event);
+void en_requests_again(struct escrow_engine *e);
+
+/* ---- epoch.c ---------------------------------------------------------------------------------- */
+/* locked. The epochs that engines of one incarnation have had with us. */
+uint64_t en_epoch_last(struct escrow_engine *e, const uint8_t incarnation[16]);
+uint64_t en_epoch_taken(struct escrow_engine *e, const uint8_t incarnation[16], uint32_t mark);
+void en_epoch_take(struct escrow_engine *e, const struct peer *p, uint64_t epoch);
+void en_epoch_used(struct escrow_engine *e, const struct peer *p, uint64_t epoch);
+
+/* ---- channel.c ------------------------------------------------------------------------------------------------------------ */
+/* runner */
+/* [any] Of the messages of a peer. */
+uint64_t en_channel_bytes(const struct escrow_engine *e);
+/* runner */
+escrow_status en_channel_open(struct escrow_engine *e, struct peer *p);
+/* runner. Its connections have ended: what carried messages goes, or is quarantined. */
+void en_channel_close(struct escrow_engine *e, struct peer *p);
+void en_channel_run(struct escrow_engine *e, struct peer *p);
+/* [any] Only a peer that breaks the protocol does that, or we to it: the connections break. */
+void en_peer_misbehaves(struct peer *p);
+/* locked. E_AGAIN: all places for messages that the peer has not dealt with are taken. */
+escrow_status en_channel_send(struct peer *p, struct wire_message *m, const void *payload);
+/* runner. All that is kept is to be sent again, and all credits are to be told. */
+void en_channel_again(struct peer *p);
+/* ---- carrier.c: of a rail's first connection; NULL of another one ------------------------------ */
+struct carrier *en_carrier_of(struct conn *c);
+/* Of its memory, which is registered. */
+uint64_t en_carrier_bytes(const struct escrow_engine *e);
+/* runner. With its connection, before the peer hears of that; after it has ended. */
+escrow_status en_carrier_open(struct escrow_engine *e, struct conn *c);
+void en_carrier_close(struct escrow_engine *e, struct conn *c);
+/* runner. How many messages the peer has room for there. */
+void en_carrier_credit(struct conn *c, uint32_t depth);
+/* runner. Takes a credit.  E_AGAIN: no slot. */
+escrow_status en_carrier_post(struct carrier *ca, const struct wire_message *m,
+			      const void *payload);
+/* runner. The oldest message that came and was not taken: its number, and how long it is. */
+bool en_carrier_peek(struct carrier *ca, uint32_t *i, uint32_t *bytes);
+const uint8_t *en_carrier_message(struct carrier *ca, uint32_t i);
+void en_carrier_taken(struct carrier *ca, uint32_t i);
+/* lane */
+void en_channel_received(struct lane *lane, const struct native_cqe *cqe);
+void en_channel_sent(struct message_slot *slot);
+#define CHANNEL_ID UINT64_C(0x60)
+
+/* ---- grant.c, window.c, offer.c ------------------------------------------------------------------------------------------------ */
+struct grant *en_grant_find(struct escrow_engine *e, uint64_t handle);
+void en_grant_advance(struct escrow_engine *e, struct grant *g);
+/* locked */
+void en_grant_revoke(struct escrow_engine *e, struct grant *g);
+/* locked. What `grant` and the answer to an importer have in common. */
+escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_args *args,
+			   struct peer *p, struct region *r, struct grant **out,
+			   struct escrow_error *error);
+void en_grant_encode(struct escrow_engine *e, struct grant *g, struct wire_grant *out);
+/* locked */
+void en_grants_of_peer_revoke(struct escrow_engine *e, struct peer *p);
+/* locked. The part of one context: all its windows, or none. */
+escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, uint32_t ctx,
+				    struct escrow_error *error);
+/* ---- join.c. locked: one of the connection's for the grant; false: none is free */
+bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c);
+/* runner. Binds it if that is due and *rc is 0; true if it is bound. */
+bool en_join_bind(struct escrow_engine *e, struct window *w, int *rc);
+/* runner. The peer's grants get a window on a connection that came back; what is left to be bound. */
+void en_grants_join(struct escrow_engine *e, struct conn *c);
+void en_join_advance(struct escrow_engine *e, struct grant *g);
+void en_window_advance(struct escrow_engine *e, struct window *w);
+/* locked. A window of the context for this connection, parked or to be allocated; NULL: none. */
+struct window *en_window_take(struct escrow_engine *e, const struct conn *conn);
+void en_window_back(struct escrow_engine *e, struct window *w);
+/* lane. A bind or invalidation was settled. */
+void en_window_settle(struct escrow_engine *e, const struct ledger_done *done);
+/* runner */
+int en_window_bind(struct escrow_engine *e, struct window *w);
+void en_window_unbind(struct escrow_engine *e, struct window *w);
+/* locked. True if a window that was bound on it has not ended. */
+bool en_conn_has_windows(struct escrow_engine *e, struct conn *conn);
+/* runner */
+void en_conn_orphan_windows(struct escrow_engine *e, struct conn *conn);
+
+/* What its windows are bound to in a context. */
+struct native_region *en_grant_native(const struct grant *g, const struct context *c);
+/* exact.c, runner: 0 or errno; the end, when no window is left. */
+int en_exact_make(struct escrow_engine *e, struct grant *g);
+void en_exact_end(struct escrow_engine *e, struct grant *g);
+bool en_windows_close(struct escrow_engine *e, struct context *c);
+
+/* ---- remote.c, offer.c ------------------------------------------------------------------------------------------------------------ */
+#define REMOTE_KIND UINT64_C(0x61) /* no kind of the ledger's handles */
+static inline struct remote *en_remote_find(struct escrow_engine *e, uint64_t handle)
+{
+	uint32_t i = LEDGER_SLOT(handle);
+
+	if (handle >> 56 != REMOTE_KIND || i >= e->config.max_remotes)
+		return NULL;
+	return atomic_load(&e->remotes[i].handle) == handle ? &e->remotes[i] : NULL;
+}
+void en_remote_advance(struct escrow_engine *e, struct remote *r);
+/* locked */
+/* runner. The key of an imported grant on a connection that came back. */
+void en_remote_key(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+/* runner. A grant of ours was imported with keys that are not those of now. */
+void en_keys_asked(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+void en_remotes_of_peer_end(struct escrow_engine *e, struct peer *p);
+void en_offer_ask(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+void en_offer_answered(struct escrow_engine *e, struct peer *p, const struct wire_message *m,
+		       const uint8_t *payload);
+void en_offer_returned(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+void en_offer_answer(struct escrow_engine *e, struct grant *g);
+/* runner. What waits for a credit or a slot. */
+void en_offers_send(struct escrow_engine *e, struct peer *p);
+
+/* ---- notify.c, all runner ---------------------------------------------------------------------- */
+uint64_t en_notify_limit(const struct escrow_engine *e);
+const void *en_notify_table(void);
+bool en_notify_open(struct escrow_engine *e);
+void en_notify_free(struct escrow_engine *e);
+escrow_status en_notify_arena(struct escrow_engine *e);
+void en_notify_windows(struct escrow_engine *e);
+void en_note_arrived(struct escrow_engine *e, struct peer *p, struct notify *n);
+/* open only. n * size bytes of zeros that en_free() frees; NULL. */
+void *en_block(struct escrow_engine *e, uint64_t n, uint64_t size);
+void en_notify_send(struct escrow_engine *e, struct peer *p);
+void en_notify_piece(struct escrow_engine *e, struct peer *p, const struct wire_message *m,
+		     const uint8_t *payload);
+void en_notify_taken(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+void en_notify_peer_ends(struct escrow_engine *e, struct peer *p);
+
+/* ---- drain.c, close.c -------------------------------------------------------------------------------------------------------------- */
+void en_engine_advance(struct escrow_engine *e);
+void en_drain_peer(struct escrow_engine *e, struct peer *p, uint64_t now);
+void en_drain_check(struct escrow_engine *e, uint64_t now);
+void en_drain_cancel(struct escrow_engine *e);
+/* runner */
+void en_context_fatal(struct escrow_engine *e, struct context *c);
+/* Frees the memory of an engine that open made; not the ledger. */
+void en_free(struct escrow_engine *e);
+/* The arguments of open: *a, *host and name are copies. */
+escrow_status en_open_check(const struct escrow_open_args *from, struct escrow_open_args *a,
+			    struct escrow_host *host, char name[64], struct escrow_error *error);
+
+/* ---- rails.c ----------------------------------------------------------------------------------------- */
+/* Connections that one peer may have, UINT64_MAX if no quota tells. */
+uint64_t en_most_connections(const struct config *config);
+/* Rails that the configuration allows, and which key it is that allows no more. */
+uint64_t en_most_rails(const struct config *config, const char **key);
+
+/* ---- footprint.c ------------------------------------------------------------------------------------ */
+/* [any] */
+void en_footprint(const struct escrow_engine *e, struct footprint *out);
+
+/* ---- log.c ---------------------------------------------------------------------------------------------------------------------------- */
+void en_log(struct escrow_engine *e, int32_t level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* ---- extensions -------------------------------------------------------------------------------------------------------------------------- */
+extern const struct escrow_fence fence_extension;
+
+/* ---- quota.c ---------------------------------------------------------------------------------------- */
+/* locked. Used and stuck of a charge of regions or grants, as the host counts them. */
+void en_quota_count(struct escrow_engine *e, struct escrow_charge *c);
+/*
+ * locked. Is there room for so much more, of the engine and of the peer's name (NULL: of none)?
+ * E_QUOTA, and the text says which limit.  The ledger's own limits are in device units, and so wider.
+ */
+escrow_status en_quota_check(struct escrow_engine *e, uint32_t kind, const struct peer *p,
+			     uint64_t amount, struct escrow_error *error);
+extern const struct escrow_counters counters_extension;
+
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * window.c - Type-2 windows: a pool for each context, one bound window for each connection that a
+ * peer may use.  Bound and invalidated by work requests on that connection, whose slots the ledger
+ * has kept since the grant; deallocated when the connection can post no more.
+ */
+#include "backends/engine/engine.h"
+
+#include <errno.h>
+
+/* May the window be bound for this peer?  Not while another one may know keys of it (ownership 1.5). */
+static bool fits(struct escrow_engine *e, const struct window *w, uint64_t account)
+{
+	const struct peer *p;
+
+	if (!w->account || w->account == account)
+		return true;
+	p = en_peer_find(e, w->account);
+	return !p || atomic_load(&p->state) == PEER_DOWN;
+}
+
+/* The connection on which its keys were made stands, or nobody can say that it does not. */
+static bool keys_stand_elsewhere(struct escrow_engine *e, const struct window *w,
+				 const struct conn *conn)
+{
+	const struct conn *last = w->keys_on ? engine_by_slot(e, w->keys_on) : NULL;
+
+	return last && last != conn && last->owner == w->keys_on && last->stage != CONN_GONE;
+}
+
+static struct window *unlink_at(struct window **at)
+{
+	struct window *w = *at;
+
+	*at = w->next;
+	return w;
+}
+
+/*
+ * One that has keys on this connection or on none that stands; with `any`, one with keys on another
+ * connection of the peer too.  Its index then is no single connection's, if it goes (ledger.h).
+ */
+static struct window *take_parked(struct escrow_engine *e, const struct conn *conn,
+				  uint64_t account, bool any)
+{
+	struct window **at;
+
+	for (at = &conn->lane->context->parked; *at; at = &(*at)->next)
+		if (fits(e, *at, account) && (any || !keys_stand_elsewhere(e, *at, conn)))
+			return unlink_at(at);
+	return NULL;
+}
+
+/* One whose index was held out, and is no longer. */
+static struct window *take_aside(struct escrow_engine *e, struct context *c, uint64_t account)
+{
+	struct window **at;
+
+	for (at = &c->aside; *at; at = &(*at)->next)
+		if (fits(e, *at, account) && !ledger_window_held_out(e->ledger, (*at)->owner))
+			return unlink_at(at);
+	return NULL;
+}
+
+static struct window *take_new(struct escrow_engine *e, struct context *c)
+{
+	struct ledger_owner_args owner = {.kind = ESCROW_OWNER_WINDOW,
+					  .steps = LEDGER_STEP_BIT(ESCROW_STEP_DEALLOC_WINDOW),
+					  .parent = c->owner};
+	struct window *w = e->window_free;
+
+	if (!w || ledger_owner_add(e->ledger, &owner, &w->owner, NULL) < 0)
+		return NULL;
+	e->window_free = w->next;
+	w->context = c;
+	w->native = NULL;
+	w->account = 0;
+	w->keys_on = 0;
+	atomic_store(&w->settled, 0);
+	engine_set_slot(e, w->owner, w);
+	return w;
+}
+
+struct window *en_window_take(struct escrow_engine *e, const struct conn *conn)
+{
+	uint64_t account = atomic_load(&conn->peer->handle);
+	struct context *c = conn->lane->context;
+	struct window *w = take_parked(e, conn, account, false);
+
+	if (!w)
+		w = take_aside(e, c, account);
+	if (!w)
+		w = take_new(e, c);
+	if (!w)
+		w = take_parked(e, conn, account, true);
+	if (!w)
+		return NULL;
+	w->account = account;
+	w->use = WINDOW_RESERVED;
+	return w;
+}
+
+static void detach(struct window *w)
+{
+	if (w->grant && w->conn)
+		w->grant->windows[w->conn->index] = NULL;
+	w->key_due = 0;
+	w->grant = NULL;
+	w->conn = NULL;
+}
+
+static void to_free(struct escrow_engine *e, struct window *w)
+{
+	w->use = WINDOW_FREE;
+	w->native = NULL;
+	w->next = e->window_free;
+	e->window_free = w;
+}
+
+static void to_aside(struct window *w)
+{
+	w->use = WINDOW_ASIDE;
+	w->next = w->context->aside;
+	w->context->aside = w;
+}
+
+/* The ledger says PARKED (or it was never used): back into the pool, or away with it. */
+void en_window_back(struct escrow_engine *e, struct window *w)
+{
+	detach(w);
+	if (!w->native) {
+		ledger_owner_undo(e->ledger, w->owner);
+		to_free(e, w);
+	} else if (ledger_window_worn(e->ledger, w->owner)) {
+		w->use = WINDOW_ORPHAN;
+		en_work(e, &w->work);
+	} else if (ledger_window_held_out(e->ledger, w->owner)) {
+		to_aside(w);
+	} else {
+		w->use = WINDOW_PARKED;
+		w->next = w->context->parked;
+		w->context->parked = w;
+	}
+}
+
+/* ---- Allocation --------------------------------------------------------------------------------- */
+static int allocate(struct escrow_engine *e, struct window *w)
+{
+	struct native_window *native;
+	int rc = en_step_window(e, w->context, &native);
+
+	if (rc)
+		return rc;
+	w->native = native;
+	ledger_owner_native(e->ledger, w->owner, (uint64_t)(uintptr_t)native,
+			    e->ops->window_key(native));
+	return 0;
+}
+
+/*
+ * A device that gives out an index which a peer of an epoch that is not fenced may still know: that
+ * window stays aside, under an owner of its own, until the hold-out ends.  So the device gives another.
+ */
+static int put_aside(struct escrow_engine *e, struct window *w)
+{
+	struct window *aside = take_new(e, w->context);
+
+	if (!aside)
+		return ENOMEM;
+	aside->native = w->native;
+	ledger_owner_native(e->ledger, aside->owner, (uint64_t)(uintptr_t)w->native,
+			    e->ops->window_key(w->native));
+	to_aside(aside);
+	w->native = NULL;
+	return 0;
+}
+
+#define ASIDE_TRIES 64
+
+static int have_native(struct escrow_engine *e, struct window *w)
+{
+	int tries, rc = 0;
+
+	/* It has no key yet, and none would do: the list of those held out is full. */
+	if (!w->native && ledger_window_held_out(e->ledger, w->owner))
+		return EAGAIN;
+	for (tries = 0; rc == 0 && tries < 2 * ASIDE_TRIES; tries++) {
+		if (w->native && !ledger_window_held_out(e->ledger, w->owner))
+			return 0;
+		rc = w->native ? put_aside(e, w) : allocate(e, w);
+	}
+	return rc ? rc : EAGAIN;
+}
+
+/* ---- Bind and invalidate ------------------------------------------------------------------------- */
+/* lane. Posts what was lent; true if the device took it. */
+static bool post(struct escrow_engine *e, struct conn *c, uint32_t step, struct native_wr *wr)
+{
+	struct ledger_done done;
+	uint32_t posted;
+
+	en_post(e, c, step, wr, 1, &posted);
+	if (posted)
+		return true;
+	if (ledger_rejected(c->lane->ledger, c->owner, 1, &done, 1) == 1)
+		en_settle(c->lane, &done, 0);
+	return false;
+}
+
+static int bind_locked(struct escrow_engine *e, struct window *w, uint8_t tag)
+{
+	struct grant *g = w->grant;
+	struct conn *c = w->conn;
+	struct native_wr wr = {
+		.opcode = NATIVE_BIND,
+		.flags = NATIVE_SIGNALED,
+		.rkey = (e->ops->window_key(w->native) & ~0xffu) | tag,
+		.window = w->native,
+		.region = en_grant_native(g, w->context),
+		.addr = g->addr,
+		.length = g->length,
+		.rights = g->rights,
+	};
+
+	if (!c->native || atomic_load(&c->broken) || !c->established)
+		return EPIPE;
+	if (ledger_wr_lend(c->lane->ledger, c->owner, LEDGER_WR_BIND, w->owner, &wr.id) < 0)
+		return EPIPE;
+	w->use = WINDOW_BINDING;
+	w->keys_on = c->owner;
+	w->rkey = wr.rkey;
+	atomic_store(&w->asked, w->owner);
+	if (post(e, c, ESCROW_STEP_BIND_WINDOW, &wr))
+		ledger_window_event(e->ledger, w->owner, LEDGER_E_BIND);
+	return 0;
+}
+
+int en_window_bind(struct escrow_engine *e, struct window *w)
+{
+	struct grant *g = w->grant;
+	uint8_t tag;
+	int rc = have_native(e, w);
+
+	if (rc)
+		return rc;
+	if (w->grant != g || (g->state != GRANT_BINDING && g->state != GRANT_READY))
+		return 0; /* revoked while the device was asked */
+	if (ledger_window_tag(e->ledger, w->owner, &tag) < 0)
+		return EAGAIN;
+	en_lane_lock(w->conn->lane);
+	rc = bind_locked(e, w, tag);
+	en_lane_unlock(w->conn->lane);
+	return rc;
+}
+
+static bool invalidate(struct escrow_engine *e, struct window *w)
+{
+	struct conn *c = w->conn;
+	struct native_wr wr = {
+		.opcode = NATIVE_INVALIDATE,
+		/* READs that use the key at the peer are not ours to order; ours are. */
+		.flags = NATIVE_SIGNALED | NATIVE_FENCE,
+		.rkey = w->rkey};
+	bool done = false;
+
+	en_lane_lock(c->lane);
+	if (c->native && !atomic_load(&c->broken) &&
+	    ledger_wr_lend(c->lane->ledger, c->owner, LEDGER_WR_INVALIDATE, w->owner, &wr.id) ==
+		    ESCROW_OK) {
+		w->use = WINDOW_INVALIDATING;
+		atomic_store(&w->asked, w->owner);
+		if (post(e, c, ESCROW_STEP_INVALIDATE, &wr)) {
+			ledger_window_event(e->ledger, w->owner, LEDGER_E_INVALIDATE);
+			done = true;
+		}
+	}
+	en_lane_unlock(c->lane);
+	return done;
+}
+
+static void orphan(struct escrow_engine *e, struct window *w)
+{
+	ledger_window_event(e->ledger, w->owner, LEDGER_E_QP_DEAD);
+	w->use = WINDOW_ORPHAN;
+	en_work(e, &w->work);
+}
+
+void en_window_unbind(struct escrow_engine *e, struct window *w)
+{
+	if (w->use != WINDOW_BOUND)
+		return;
+	if (!invalidate(e, w))
+		orphan(e, w);
+}
+
+/*
+ * A deallocated window may still owe a completion: the flush of its bind or invalidation, which the
+ * connection's teardown collects later.  By then the ledger may have given its number to anything,
+ * and the struct may be another grant's window.
+ */
+void en_window_settle(struct escrow_engine *e, const struct ledger_done *done)
+{
+	struct window *w = engine_by_slot(e, done->subject);
+	uintptr_t at = (uintptr_t)w, first = (uintptr_t)e->windows;
+
+	if (at < first || at >= first + e->nwindows * sizeof(*w) ||
+	    atomic_load(&w->asked) != done->subject)
+		return;
+	/* The control side of the ledger has a mutex: the runner does it. */
+	w->done = *done;
+	atomic_store(&w->settled, 1);
+	en_work(e, &w->work);
+}
+
+/* With its lane, so that nobody is in the middle of the above. */
+static void forget_asked(struct window *w)
+{
+	if (w->conn)
+		en_lane_lock(w->conn->lane);
+	atomic_store(&w->asked, 0);
+	atomic_store(&w->settled, 0);
+	if (w->conn)
+		en_lane_unlock(w->conn->lane);
+}
+
+/* ---- The end -------------------------------------------------------------------------------------------- */
+static void deallocate(struct escrow_engine *e, struct window *w)
+{
+	struct grant *g = w->grant;
+	struct peer *p = w->conn ? w->conn->peer : NULL;
+	escrow_status st = ledger_step_begin(e->ledger, w->owner, ESCROW_STEP_DEALLOC_WINDOW, NULL);
+	int rc;
+
+	if (st == ESCROW_OK) {
+		struct native_window *native = w->native;
+
+		w->native = NULL;
+		w->use = WINDOW_ORPHAN;
+		rc = en_step(w->context, ESCROW_STEP_DEALLOC_WINDOW, native);
+		st = ledger_step_end(e->ledger, w->owner, ESCROW_STEP_DEALLOC_WINDOW, rc);
+	} else {
+		ledger_quarantine(e->ledger, w->owner, "cannot be deallocated");
+	}
+	if (st < 0) {
+		if (g)
+			g->stuck = 1;
+		w->use = WINDOW_ENDED;
+		detach(w);
+	} else {
+		forget_asked(w);
+		detach(w);
+		to_free(e, w);
+	}
+	if (g)
+		en_work(e, &g->work);
+	if (p)
+		en_work(e, &p->work);
+}
+
+/* A grant outlives a connection, and what was to be bound on it; any other failure is its own. */
+static void bind_failed(const struct window *w, struct grant *g)
+{
+	if (g->state == GRANT_BINDING && !g->failed &&
+	    !(en_conn_spare(w->conn) && atomic_load(&w->conn->broken)))
+		g->failed = ESCROW_E_DEVICE;
+}
+
+/* Bound on a connection that came back, for a grant whose importer has the keys of the others. */
+static void tell_key(struct escrow_engine *e, struct window *w)
+{
+	w->key_due = 1;
+	w->conn->peer->offers_due = 1;
+	en_work(e, &w->conn->peer->work);
+}
+
+/* A bind or invalidation was settled: the ledger judges it, and its state is what counts. */
+static void settled(struct escrow_engine *e, struct window *w)
+{
+	struct ledger_owner_info info;
+	struct grant *g = w->grant;
+	uint32_t state;
+
+	ledger_window_settled(e->ledger, &w->done, &state);
+	if (w->use != WINDOW_BINDING && w->use != WINDOW_INVALIDATING)
+		return;
+	if (ledger_owner_info(e->ledger, w->owner, &info) < 0)
+		return;
+	switch (info.machine_state) {
+	case LEDGER_WINDOW_PARKED:
+		if (w->use == WINDOW_BINDING && g)
+			bind_failed(w, g);
+		/* A bind that was refused: the grant may stand by its other windows, and is not revoked. */
+		if (w->use == WINDOW_BINDING)
+			ledger_window_leave(e->ledger, w->owner);
+		en_window_back(e, w);
+		break;
+	case LEDGER_WINDOW_BOUND:
+		w->use = WINDOW_BOUND;
+		if (g && g->state == GRANT_READY)
+			tell_key(e, w);
+		break;
+	case LEDGER_WINDOW_ORPHAN:
+		if (w->use == WINDOW_BINDING && g)
+			bind_failed(w, g);
+		w->use = WINDOW_ORPHAN;
+		break;
+	default:
+		/* Quarantined with its context. */
+		w->use = WINDOW_ENDED;
+		if (g)
+			g->stuck = 1;
+		detach(w);
+		break;
+	}
+	if (g)
+		en_work(e, &g->work);
+}
+
+void en_window_advance(struct escrow_engine *e, struct window *w)
+{
+	if (atomic_exchange(&w->settled, 0))
+		settled(e, w);
+	if (w->use == WINDOW_ORPHAN && w->native)
+		deallocate(e, w);
+}
+
+static bool on_conn(const struct window *w, const struct conn *c)
+{
+	return w->conn == c && w->use >= WINDOW_BINDING && w->use <= WINDOW_ORPHAN;
+}
+
+bool en_conn_has_windows(struct escrow_engine *e, struct conn *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nwindows; i++)
+		if (on_conn(&e->windows[i], c))
+			return true;
+	return false;
+}
+
+void en_conn_orphan_windows(struct escrow_engine *e, struct conn *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nwindows; i++) {
+		struct window *w = &e->windows[i];
+		struct grant *g = w->grant;
+
+		if (on_conn(w, c) && w->use != WINDOW_ORPHAN) {
+			orphan(e, w);
+		} else if (w->conn == c && w->use == WINDOW_RESERVED && g &&
+			   ledger_window_leave(e->ledger, w->owner) == ESCROW_OK) {
+			en_window_back(e, w);
+			en_work(e, &g->work);
+		}
+	}
+}
+
+/* runner. Parked ones and those put aside go before their context does; true when none is left. */
+bool en_windows_close(struct escrow_engine *e, struct context *c)
+{
+	bool none = true;
+	uint32_t i;
+
+	c->parked = c->aside = NULL;
+	for (i = 0; i < e->nwindows; i++) {
+		struct window *w = &e->windows[i];
+
+		if (w->context != c || (w->use != WINDOW_PARKED && w->use != WINDOW_ASIDE))
+			continue;
+		deallocate(e, w);
+		none = none && w->use == WINDOW_FREE;
+	}
+	return none;
+}

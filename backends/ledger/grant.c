@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Grants: charged and pinned as a whole before the first bind, or not at all. */
+#include "backends/ledger/ledger-int.h"
+
+#include <string.h>
+
+static escrow_status check_window(struct ledger *l, const struct ledger_grant_args *a, uint32_t i,
+				  struct escrow_error *error)
+{
+	uint32_t slot = lg_owner_find(l, a->windows[i], ESCROW_OWNER_WINDOW);
+	uint32_t conn = lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION);
+	const struct ledger_window *w;
+	struct ledger_conn *c;
+
+	if (slot == NONE || conn == NONE)
+		return lg_fail(error, ESCROW_E_INVALID, "window or connection %u of the grant", i);
+	for (uint32_t j = 0; j < i; j++) {
+		if (a->windows[j] == a->windows[i])
+			return lg_fail(error, ESCROW_E_INVALID, "window %u is named twice", i);
+	}
+	w = window_of(l, slot);
+	c = conn_of(l, conn);
+	if (l->owners[slot].state != LEDGER_WINDOW_PARKED || w->grant != NONE ||
+	    l->owners[slot].begun)
+		return lg_fail(error, ESCROW_E_STATE, "window %u is in use", i);
+	if (l->owners[conn].state != LEDGER_CONNECTION_READY)
+		return lg_fail(error, ESCROW_E_STATE, "connection %u is not READY", i);
+	/* It pins the connection, so it must not be another connection's child. */
+	if (l->owners[l->owners[slot].parent].kind == ESCROW_OWNER_CONNECTION &&
+	    l->owners[slot].parent != conn)
+		return lg_fail(error, ESCROW_E_INVALID, "window %u is another connection's", i);
+	if (w->binds >= 255 || lg_holdout_find(l, slot))
+		return lg_fail(error, ESCROW_E_LIMIT, "window %u is worn or its index held out", i);
+	/* Its earlier keys are another account's until that one is fenced. */
+	if (w->account && w->account != a->account) {
+		uint32_t other = lg_owner_find(l, w->account, ESCROW_OWNER_PEER);
+
+		if (other != NONE && l->owners[other].state == LEDGER_ACCOUNT_OPEN)
+			return lg_fail(error, ESCROW_E_LIMIT, "window %u made another peer's keys",
+				       i);
+	}
+	if (c->room < conn_used(c) + GET(c->kept) + 2u)
+		return lg_fail(error, ESCROW_E_AGAIN, "no two SQ slots for window %u", i);
+	return ESCROW_OK;
+}
+
+static escrow_status check_grant(struct ledger *l, const struct ledger_grant_args *a,
+				 struct escrow_error *error)
+{
+	uint32_t account = lg_owner_find(l, a->account, ESCROW_OWNER_PEER);
+	uint32_t region = lg_owner_find(l, a->region, ESCROW_OWNER_REGION);
+	uint32_t name = account == NONE ? NONE : l->owners[account].name;
+	escrow_status status;
+
+	if ((a->account && account == NONE) || region == NONE || a->rights == 0 ||
+	    (a->rights & ~(ESCROW_MAY_READ | ESCROW_MAY_WRITE)) || (!a->account && a->nwindows))
+		return lg_fail(error, ESCROW_E_INVALID,
+			       "grant: account %#llx, region %#llx, rights %#x, %u windows",
+			       (unsigned long long)a->account, (unsigned long long)a->region,
+			       a->rights, a->nwindows);
+	if ((account != NONE && l->owners[account].state != LEDGER_ACCOUNT_OPEN) ||
+	    l->owners[region].state != LEDGER_REGION_LIVE)
+		return lg_fail(error, ESCROW_E_STATE, "grant: the region is %s",
+			       ledger_state_name(LEDGER_M_REGION, l->owners[region].state));
+	if (a->length == 0 || a->offset > l->owners[region].length ||
+	    a->length > l->owners[region].length - a->offset)
+		return lg_fail(error, ESCROW_E_INVALID,
+			       "grant: %llu bytes at %llu; the region has %llu",
+			       (unsigned long long)a->length, (unsigned long long)a->offset,
+			       (unsigned long long)l->owners[region].length);
+	for (uint32_t i = 0; i < a->nwindows; i++) {
+		status = check_window(l, a, i, error);
+		if (status)
+			return status;
+	}
+	status = lg_charge_check(l, name, ESCROW_CHARGE_GRANTS, 1, error);
+	if (!status)
+		status = lg_charge_check(l, name, ESCROW_CHARGE_GRANTED_BYTES, a->length, error);
+	return status;
+}
+
+/* Two windows on one connection need four slots: each is taken as it is checked. */
+static escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args *a,
+				struct escrow_error *error)
+{
+	for (uint32_t i = 0; i < a->nwindows; i++) {
+		struct ledger_conn *c =
+			conn_of(l, lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION));
+
+		if (c->room >= conn_used(c) + GET(c->kept) + 2u) {
+			__atomic_fetch_add(&c->kept, 2u, __ATOMIC_RELAXED);
+			continue;
+		}
+		while (i-- > 0) {
+			c = conn_of(l,
+				    lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION));
+			__atomic_fetch_sub(&c->kept, 2u, __ATOMIC_RELAXED);
+		}
+		return lg_fail(error, ESCROW_E_AGAIN, "no two SQ slots for each of %u windows",
+			       a->nwindows);
+	}
+	return ESCROW_OK;
+}
+
+static void attach(struct ledger *l, uint32_t grant, const struct ledger_grant_args *a)
+{
+	uint32_t region = lg_owner_find(l, a->region, ESCROW_OWNER_REGION);
+
+	lg_owner_pin(l, grant, region);
+	for (uint32_t i = 0; i < a->nwindows; i++) {
+		uint32_t slot = lg_owner_find(l, a->windows[i], ESCROW_OWNER_WINDOW);
+		uint32_t conn = lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION);
+		struct ledger_window *w = window_of(l, slot);
+
+		w->grant = grant;
+		w->conn = conn;
+		w->kept = 2;
+		/* The last one was fenced (check_window). */
+		if (w->account != a->account)
+			w->keys_on = 0;
+		w->account = a->account;
+		w->next = grant_of(l, grant)->first;
+		grant_of(l, grant)->first = slot;
+		lg_owner_pin(l, slot, grant);
+		lg_owner_pin(l, slot, region);
+		if (l->owners[slot].parent != conn)
+			lg_owner_pin(l, slot, conn);
+	}
+}
+
+escrow_status ledger_grant_reserve(struct ledger *l, const struct ledger_grant_args *args,
+				   uint64_t *grant_out, struct escrow_error *error)
+{
+	escrow_status status;
+	uint32_t slot, account, region;
+	struct ledger_owner *o;
+
+	pthread_mutex_lock(&l->mutex);
+	status = check_grant(l, args, error);
+	if (status)
+		goto unlock;
+	if (l->free[ESCROW_OWNER_GRANT] == NONE) {
+		status = lg_fail(error, ESCROW_E_LIMIT, "all %u grants are taken",
+				 l->max[ESCROW_OWNER_GRANT]);
+		goto unlock;
+	}
+	status = keep_slots(l, args, error);
+	if (status)
+		goto unlock;
+	account = lg_owner_find(l, args->account, ESCROW_OWNER_PEER);
+	region = lg_owner_find(l, args->region, ESCROW_OWNER_REGION);
+	slot = lg_owner_take(l, ESCROW_OWNER_GRANT);
+	o = &l->owners[slot];
+	o->parent = account == NONE ? 0 : account;
+	o->name = account == NONE ? NONE : l->owners[account].name;
+	o->addr = l->owners[region].addr + args->offset;
+	o->length = args->length;
+	o->since_ns = l->host.now_ns(l->host.ctx);
+	l->owners[o->parent].children++;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_ADD, o->kind), lg_owner_handle(l, slot),
+		lg_owner_handle(l, o->parent));
+	*grant_of(l, slot) = (struct ledger_grant){.first = NONE,
+						   .windows = args->nwindows,
+						   .rights = args->rights,
+						   .plain = args->nwindows == 0};
+	lg_charge_take(l, slot, 0, ESCROW_CHARGE_GRANTS, 1);
+	lg_charge_take(l, slot, 1, ESCROW_CHARGE_GRANTED_BYTES, args->length);
+	attach(l, slot, args);
+	*grant_out = lg_owner_handle(l, slot);
+unlock:
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+escrow_status ledger_grant_join(struct ledger *l, uint64_t grant,
+				const struct ledger_grant_args *args, struct escrow_error *error)
+{
+	escrow_status status;
+	uint32_t slot, state;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
+	if (slot == NONE || args->nwindows != 1 ||
+	    l->owners[slot].parent != lg_owner_find(l, args->account, ESCROW_OWNER_PEER) ||
+	    lg_owner_find(l, args->region, ESCROW_OWNER_REGION) == NONE) {
+		status = lg_fail(error, ESCROW_E_INVALID, "grant %#llx, or what joins it",
+				 (unsigned long long)grant);
+		goto unlock;
+	}
+	state = l->owners[slot].state;
+	if (state != LEDGER_GRANT_RESERVED && state != LEDGER_GRANT_BINDING &&
+	    state != LEDGER_GRANT_EXPORTED) {
+		status = lg_fail(error, ESCROW_E_STATE, "grant: it is %s",
+				 ledger_state_name(LEDGER_M_GRANT, state));
+		goto unlock;
+	}
+	status = check_window(l, args, 0, error);
+	if (!status)
+		status = keep_slots(l, args, error);
+	if (!status) {
+		grant_of(l, slot)->windows++;
+		attach(l, slot, args);
+	}
+unlock:
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+escrow_status ledger_grant_ready(struct ledger *l, uint64_t grant)
+{
+	escrow_status status = ESCROW_OK;
+	uint32_t slot;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
+	if (slot == NONE)
+		status = ESCROW_E_INVALID;
+	else if (!grant_of(l, slot)->plain || !lg_owner_move(l, slot, LEDGER_E_READY))
+		status = ESCROW_E_STATE;
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+int ledger_grant_state(struct ledger *l, uint64_t grant)
+{
+	uint32_t slot;
+	int state;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
+	state = slot == NONE ? -1 : l->owners[slot].state;
+	pthread_mutex_unlock(&l->mutex);
+	return state;
+}
+
+escrow_status ledger_grant_exported(struct ledger *l, uint64_t grant)
+{
+	int state = ledger_grant_state(l, grant);
+
+	if (state < 0)
+		return ESCROW_E_INVALID;
+	return state == LEDGER_GRANT_EXPORTED ? ESCROW_OK : ESCROW_E_STATE;
+}

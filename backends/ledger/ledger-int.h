@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ledger-int.h - what the files of this folder share.
+ *
+ * Locks: `ctl` fields belong to the ledger's mutex; `lane` fields to whoever holds the lane.  A
+ * field that the other side reads is written with PUT and read with GET (relaxed: a count may be a
+ * moment old, it is never torn).  Functions here start with lg_, so that they meet no name of the
+ * backend they are linked into.
+ */
+#ifndef LEDGER_INT_H
+#define LEDGER_INT_H
+
+#include <pthread.h>
+
+#include "backends/ledger/lane.h"
+
+#define NONE UINT32_MAX
+#define PUT(lvalue, value) __atomic_store_n(&(lvalue), (value), __ATOMIC_RELAXED)
+#define GET(lvalue) __atomic_load_n(&(lvalue), __ATOMIC_RELAXED)
+
+/* ---- Handles: kind << 56 | generation << 24 | slot ------------------------------------------- */
+#define SLOT_BITS 24u
+#define SLOT_MASK ((UINT64_C(1) << SLOT_BITS) - 1)
+#define KIND_WR 0x40u
+#define KIND_OP 0x41u
+
+static inline uint64_t handle_make(uint32_t kind, uint32_t generation, uint32_t slot)
+{
+	return (uint64_t)kind << 56 | (uint64_t)generation << SLOT_BITS | slot;
+}
+static inline uint32_t handle_kind(uint64_t handle)
+{
+	return (uint32_t)(handle >> 56);
+}
+static inline uint32_t handle_generation(uint64_t handle)
+{
+	return (uint32_t)(handle >> SLOT_BITS);
+}
+static inline uint32_t handle_slot(uint64_t handle)
+{
+	return (uint32_t)(handle & SLOT_MASK);
+}
+/* Wraps, and is never 0, so that no handle is 0. */
+static inline uint32_t handle_next_generation(uint32_t generation)
+{
+	return generation + 1 ? generation + 1 : 1;
+}
+
+/* ---- Log --------------------------------------------------------------------------------------- */
+struct ledger_log {
+	struct ledger_log_entry *entries; /* NULL: no log */
+	uint64_t head;                    /* entries ever written */
+	uint64_t mask;
+};
+
+/* ---- Owners ------------------------------------------------------------------------------------ */
+#define KINDS (ESCROW_OWNER_CONTROL + 1u)
+#define PINS 3u
+
+struct ledger_owner { /* ctl */
+	uint32_t generation;
+	uint8_t kind; /* 0: free */
+	uint8_t state;
+	uint8_t stuck; /* quarantined itself, or held; its charges are counted as stuck */
+	uint8_t charge[2];
+	uint32_t parent;
+	uint32_t children;
+	uint32_t pins;
+	uint32_t held; /* stuck children and stuck pinners */
+	uint32_t pin[PINS];
+	uint32_t name;  /* whom it is charged to, or NONE */
+	uint32_t steps; /* destroy steps it needs, as bits */
+	uint32_t begun;
+	uint32_t ended; /* with a receipt */
+	uint32_t stage;
+	int32_t rc;
+	uint32_t receipt;
+	uint32_t next; /* free list */
+	uint64_t amount[2];
+	uint64_t native;
+	uint64_t addr;
+	uint64_t length;
+	uint64_t since_ns;
+	uint64_t withdrawn; /* region: the sync number lanes must have passed */
+	char why[24];
+};
+
+struct ledger_context { /* ctl */
+	ledger_strength strength;
+	bool fatal;
+};
+
+struct ledger_peer { /* ctl: ESCROW_OWNER_PEER */
+	struct ledger_epoch epoch;
+	uint64_t serial;
+};
+
+struct ledger_name { /* ctl */
+	char name[LEDGER_NAME_BYTES];
+	uint32_t refs; /* accounts; a name without any, and without charges, may be replaced */
+	uint64_t used[LEDGER_KINDS];
+	uint64_t stuck[LEDGER_KINDS];
+};
+
+struct ledger_window {  /* ctl */
+	uint32_t grant; /* owner slots; NONE while free for use */
+	uint32_t conn;
+	uint32_t next; /* of the same grant */
+	uint32_t rkey;
+	uint32_t binds;
+	uint32_t kept; /* SQ slots kept for it and not yet used by a posted request */
+	bool bound_cqe;
+	uint64_t account; /* whose keys it made; 0 = none yet */
+	uint64_t keys_on; /* and on which connection; 0 = none yet, KEYS_ON_SEVERAL */
+};
+#define KEYS_ON_SEVERAL UINT64_MAX
+
+struct ledger_grant {     /* ctl */
+	uint32_t first;   /* window, an owner slot */
+	uint32_t windows; /* still attached */
+	uint32_t bound;
+	uint32_t rights;
+	bool plain; /* made without windows */
+};
+
+struct ledger_holdout { /* ctl, hashed by index: a key of a freed window that its peer may still know */
+	uint32_t index;   /* rkey >> 8 */
+	uint32_t next;    /* in its bucket, or on the free list */
+	uint32_t context; /* whose index it is */
+	bool used;
+	uint64_t account;
+	uint64_t conn; /* whose end is proof enough; or KEYS_ON_SEVERAL */
+};
+
+/* ---- Lanes ---------------------------------------------------------------------------------------- */
+#define DEBT_REGIONS 4u
+
+/* What a lane looks at to lend: the handle is 0 unless the region is LIVE (release/acquire). */
+struct ledger_lendable {
+	uint64_t handle;
+	uint64_t length;
+};
+
+/* What a debt is of, in one word, so that a run of slices has it made once. */
+union ledger_shape {
+	struct {
+		uint8_t what; /* enum ledger_wr */
+		uint8_t nregions;
+		uint8_t opcode;
+		uint8_t plain; /* enum plain */
+	} of;
+	uint32_t word;
+};
+
+/* lane.  Its state is its place in the ring: see struct ledger_conn */
+struct ledger_debt {
+	uint64_t offset;
+	uint64_t length;
+	uint32_t op;                   /* of a slice; NONE: it is its own parent (ledger_op_lend) */
+	uint32_t region[DEBT_REGIONS]; /* index into ledger_lane.loans */
+	union ledger_shape shape;
+	uint64_t wr_id;
+	uint64_t subject; /* of what is no slice; the user word of a slice that is its own parent */
+} __attribute__((aligned(64)));
+
+/* What the short ways of settling look at. */
+enum plain {
+	PLAIN_NOT,
+	PLAIN_SLICE, /* of exactly one region */
+	PLAIN_ALONE  /* that, and its own parent */
+};
+
+enum collect {
+	COLLECT_NONE,
+	COLLECT_SETTLE, /* a receipt for the whole queue came */
+	COLLECT_STUCK   /* quarantined */
+};
+
+struct ledger_conn {
+	/* lane: [head, tail) lent and posted, or stuck */
+	uint64_t handle; /* 0: nobody's.  ctl with the lane held */
+	struct ledger_lane *lane;
+	struct ledger_debt *ring;
+	uint64_t wr_base; /* a wr_id of sequence number 0 */
+	uint32_t head;
+	uint32_t tail;
+	uint32_t mask;
+	uint32_t planned; /* admitted, not lent */
+	uint32_t kept;    /* ctl too, atomic: kept for binds and invalidations */
+	uint32_t room;    /* sq_depth without the sentinel's slot */
+	uint8_t ready;
+	uint8_t special; /* a completion needs the long way: error_state or was_stuck */
+	uint8_t error_state;
+	uint8_t was_stuck; /* stuck_upto means something */
+	uint8_t held;      /* the regions of its debts are held */
+	uint8_t collect;   /* enum collect */
+	uint8_t sentinel;
+	uint8_t pending_receipt; /* late, for when the ring is empty */
+	/* Up to here what every slice looks at, in one line. */
+	uint64_t user;  /* the backend's word, given back with each completion */
+	uint32_t parts; /* of [head, tail): what is not its own parent */
+	uint32_t slot;  /* owner slot */
+	uint32_t name;
+	uint32_t stuck_upto; /* [head, stuck_upto) were given out as stuck */
+	uint32_t error_from; /* what is posted from here on was posted in the error state */
+	uint32_t first;      /* sequence numbers before it are of earlier owners of the ring */
+	uint32_t sq_depth;
+	uint32_t rq_depth;
+} __attribute__((aligned(64)));
+
+/*
+ * lane: home, or atomic when shared.  pending is one word, so that of several lanes exactly one sees
+ * the moment in which a report is due: low half planned, lent or posted; high half given out as
+ * stuck and not settled since.
+ */
+#define PENDING_ONE UINT64_C(1)
+#define PENDING_STUCK (UINT64_C(1) << 32)
+struct ledger_op {
+	uint64_t handle;
+	uint64_t pending;
+	uint64_t bytes;
+	uint64_t user;
+	uint32_t name;
+	uint8_t state;
+	uint8_t shared;
+	uint8_t ends;      /* by itself */
+	uint8_t taken;     /* off the free list */
+	uint32_t outcomes; /* bit enum ledger_outcome */
+	uint32_t next;
+	uint32_t home;
+} __attribute__((aligned(64)));
+
+struct ledger_lane {
+	struct ledger *ledger;
+	uint32_t *loans; /* by region index: outstanding on this lane */
+	uint32_t index;
+	uint32_t op_free;
+	uint32_t ops_left; /* parents it may still admit: those that are slices need no slot */
+	uint8_t believes;  /* a completion of this lane is a receipt */
+	uint8_t plain;     /* it believes, and keeps no log */
+	uint8_t live;
+	uint32_t events_got;
+	uint32_t events_acked;
+	uint32_t cq_depth; /* ctl */
+	uint32_t cq_taken; /* ctl */
+	uint64_t anomalies;
+	uint64_t ops_stuck; /* may go below 0 here: readers add all lanes */
+	uint64_t synced;    /* read by ctl: acquire */
+	struct ledger_log log;
+	uint32_t op_returned __attribute__((aligned(64))); /* ended on other lanes: atomic */
+} __attribute__((aligned(64)));
+
+/* ---- The ledger -------------------------------------------------------------------------------------- */
+#define BLOCKS 20
+
+struct ledger {
+	/* constant after open */
+	struct ledger_config config;
+	struct escrow_host host;
+	uint32_t base[KINDS + 1]; /* owner slots of kind k: [base[k], base[k] + max[k]) */
+	uint32_t max[KINDS];
+	uint32_t nowners;
+	uint32_t nregions; /* regions and control buffers */
+	uint32_t shift;    /* log2 of a connection's ring */
+	uint32_t ring;
+	struct ledger_owner *owners;
+	struct ledger_context *contexts;
+	struct ledger_lane *lanes;
+	struct ledger_conn *conns;
+	struct ledger_window *windows;
+	struct ledger_grant *grants;
+	struct ledger_peer *peers;
+	struct ledger_name *names; /* [max_names] is the engine's own account */
+	struct ledger_holdout *holdouts;
+	uint32_t nholdouts; /* a power of two, or 0; as many buckets */
+	uint32_t *buckets;
+	uint32_t holdout_free;
+	struct ledger_op *ops;
+	struct ledger_debt *debts; /* all rings, by the slots of wr_ids */
+	uint32_t ndebts;
+	struct ledger_lendable *lendable; /* by region index */
+	uint32_t *name_ops;               /* atomic, by name and the engine's: only if limited */
+	uint32_t region_base;
+	uint32_t conn_base;
+	uint32_t nops;
+	bool ops_limited;
+	void *blocks[BLOCKS];
+	uint32_t nblocks;
+	uint64_t bytes;
+
+	pthread_mutex_t mutex;
+	/* ctl */
+	uint32_t free[KINDS];
+	uint64_t serial; /* of accounts */
+	uint64_t holdout_serial;
+	struct ledger_log log;
+	uint64_t withdrawals; /* lanes read it: release/acquire */
+	struct ledger *next;  /* list of released engines */
+	uint64_t residue_id;
+	uint8_t ops_refused; /* lanes read it */
+	uint8_t ops_slowly;  /* that, or ops_limited: no short way of admission */
+};
+
+/* Owner slots. */
+static inline uint32_t sub(const struct ledger *l, uint32_t slot)
+{
+	return slot - l->base[l->owners[slot].kind];
+}
+static inline uint64_t lg_owner_handle(const struct ledger *l, uint32_t slot)
+{
+	return slot == NONE ? 0
+			    : handle_make(l->owners[slot].kind, l->owners[slot].generation, slot);
+}
+static inline uint32_t region_index(const struct ledger *l, uint32_t slot)
+{
+	return slot - l->base[ESCROW_OWNER_REGION];
+}
+static inline struct ledger_conn *conn_of(struct ledger *l, uint32_t slot)
+{
+	return &l->conns[slot - l->base[ESCROW_OWNER_CONNECTION]];
+}
+static inline struct ledger_lane *lane_of(struct ledger *l, uint32_t slot)
+{
+	return &l->lanes[slot - l->base[ESCROW_OWNER_LANE]];
+}
+static inline struct ledger_window *window_of(struct ledger *l, uint32_t slot)
+{
+	return &l->windows[slot - l->base[ESCROW_OWNER_WINDOW]];
+}
+static inline struct ledger_grant *grant_of(struct ledger *l, uint32_t slot)
+{
+	return &l->grants[slot - l->base[ESCROW_OWNER_GRANT]];
+}
+static inline struct ledger_context *context_at(struct ledger *l, uint32_t slot)
+{
+	return &l->contexts[slot - l->base[ESCROW_OWNER_CONTEXT]];
+}
+
+/* handle.c: the slot behind a handle (of `kind`, 0 = any owner), or NONE. */
+uint32_t lg_owner_find(const struct ledger *l, uint64_t handle, uint32_t kind);
+uint32_t lg_owner_take(struct ledger *l, uint32_t kind);
+void lg_owner_give(struct ledger *l, uint32_t slot);
+escrow_status lg_fail(struct escrow_error *error, escrow_status status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* owner.c; all ctl */
+bool lg_owner_move(struct ledger *l, uint32_t slot, enum ledger_event event);
+uint32_t lg_owner_phase(const struct ledger *l, uint32_t slot); /* ESCROW_OWNER_LIVE... */
+uint32_t lg_owner_context(const struct ledger *l, uint32_t slot);
+void lg_owner_pin(struct ledger *l, uint32_t by, uint32_t target);
+void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target);
+void lg_owner_release(struct ledger *l, uint32_t slot, enum ledger_thing thing, uint32_t receipt);
+uint32_t lg_region_loans(const struct ledger *l, uint32_t slot);
+
+/* quarantine.c; all ctl */
+void lg_owner_refresh(struct ledger *l, uint32_t slot);
+void lg_owner_hold(struct ledger *l, uint32_t slot, int by);
+bool lg_owner_quarantine(struct ledger *l, uint32_t slot, const char *why);
+
+/* charge.c; all ctl */
+escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
+			      struct escrow_error *error);
+void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t nth, uint32_t kind, uint64_t amount);
+void lg_charge_return(struct ledger *l, uint32_t slot);
+void lg_charge_stick(struct ledger *l, uint32_t slot, bool stuck);
+struct ledger_name *lg_name_get(struct ledger *l, const char *name, bool make);
+void lg_name_put(struct ledger *l, uint32_t name);
+void lg_charge_sum(struct ledger *l, uint32_t name, uint32_t kind, struct escrow_charge *out);
+
+/* grant.c, window.c; all ctl */
+void lg_window_freed(struct ledger *l, uint32_t slot);
+void lg_window_stuck(struct ledger *l, uint32_t slot);
+void lg_grant_unpinned(struct ledger *l, uint32_t grant);
+/* Windows, by their owner slots. */
+bool lg_holdout_find(struct ledger *l, uint32_t slot);
+void lg_holdout_end(struct ledger *l, uint64_t account, const uint8_t *remote);
+void lg_holdout_end_conn(struct ledger *l, uint64_t conn);
+
+/* connection.c: ctl and lane held */
+void lg_conn_open(struct ledger *l, uint32_t slot, const struct ledger_owner_args *args);
+void lg_conn_stick(struct ledger *l, struct ledger_conn *conn);
+void lg_conn_unstick(struct ledger *l, struct ledger_conn *conn);
+void lg_conn_closed(struct ledger *l, struct ledger_conn *conn);
+
+/* connection.c: a completion for the oldest debt of a quarantined connection */
+uint32_t lg_conn_late(struct ledger_lane *lane, struct ledger_conn *conn,
+		      enum ledger_outcome outcome, struct ledger_done *done);
+
+/* lane.c: the log of a slice that is its own parent */
+void lg_log_alone(struct ledger_lane *lane, uint64_t wr_id, uint64_t user);
+
+/* loan.c */
+uint32_t lg_debt_settle(struct ledger_lane *lane, struct ledger_conn *conn,
+			enum ledger_outcome outcome, struct ledger_done *done);
+
+/* op.c: 1 if *done was filled */
+void lg_op_end_slowly(struct ledger_lane *lane, struct ledger_op *op);
+uint32_t lg_op_report(struct ledger_lane *lane, struct ledger_op *op, struct ledger_done *done);
+uint32_t lg_op_stuck(struct ledger_lane *lane, const struct ledger_debt *debt,
+		     struct ledger_done *done);
+uint32_t lg_op_unstuck(struct ledger_lane *lane, const struct ledger_debt *debt,
+		       enum ledger_outcome outcome, struct ledger_done *done);
+uint32_t lg_alone_ended(struct ledger_lane *lane, const struct ledger_debt *debt,
+			enum ledger_outcome outcome, struct ledger_done *done);
+bool lg_ops_reclaim(struct ledger_lane *lane);
+
+/* quarantine.c: the list of the loaded object */
+void lg_residue_add(struct ledger *l);
+struct ledger *lg_residue_lock(void);
+void lg_residue_unlock(void);
+void lg_free(struct ledger *l);
+
+/* record.c */
+int32_t lg_records_of(struct ledger *l, uint64_t *cursor, struct escrow_record *records,
+		      uint32_t max, uint32_t stride);
+
+/* log.c */
+static inline void log_put(struct ledger_log *log, uint32_t control, uint32_t what_code,
+			   uint64_t subject, uint64_t value)
+{
+	struct ledger_log_entry *e;
+	uint64_t head;
+
+	if (!log->entries)
+		return;
+	head = log->head;
+	e = &log->entries[head & log->mask];
+	e->control = control;
+	e->what = (uint16_t)(what_code >> 16);
+	e->code = (uint16_t)what_code;
+	e->subject = subject;
+	e->value = value;
+	PUT(log->head, head + 1);
+}
+#define LOG_CODE(what, code) ((uint32_t)(what) << 16 | ((uint32_t)(code)&0xffff))
+
+static inline void log_ctl(struct ledger *l, uint32_t what_code, uint64_t subject, uint64_t value)
+{
+	log_put(&l->log, (uint32_t)l->log.head, what_code, subject, value);
+}
+static inline void log_lane(struct ledger_lane *lane, uint32_t what_code, uint64_t subject,
+			    uint64_t value)
+{
+	if (lane->log.entries)
+		log_put(&lane->log, (uint32_t)GET(lane->ledger->log.head), what_code, subject,
+			value);
+}
+
+static inline void lane_believe(struct ledger_lane *lane, bool believes)
+{
+	lane->believes = believes;
+	lane->plain = believes && !lane->log.entries;
+}
+
+/* SQ slots taken, but for those kept: lane held. */
+static inline uint32_t conn_used(const struct ledger_conn *conn)
+{
+	return conn->planned + conn->tail - conn->head - conn->sentinel;
+}
+
+/* ---- Look-ups of the data path ------------------------------------------------------------------- */
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* i: the index that the handle names. */
+static inline bool conn_is(const struct ledger_lane *lane, uint32_t i, uint64_t handle)
+{
+	const struct ledger *l = lane->ledger;
+
+	return i < l->config.max_connections && l->conns[i].handle == handle &&
+	       l->conns[i].lane == lane;
+}
+
+static inline struct ledger_conn *lg_conn_find(const struct ledger_lane *lane, uint64_t handle)
+{
+	uint32_t i = handle_slot(handle) - lane->ledger->conn_base;
+
+	return LIKELY(conn_is(lane, i, handle)) ? &lane->ledger->conns[i] : NULL;
+}
+
+static inline struct ledger_op *lg_op_find(const struct ledger *l, uint64_t handle)
+{
+	uint32_t slot = handle_slot(handle);
+
+	if (UNLIKELY(slot >= l->nops || GET(l->ops[slot].handle) != handle))
+		return NULL;
+	return &l->ops[slot];
+}
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The owner tree: who is whose child, who pins whom, and when one goes. */
+#include "backends/ledger/ledger-int.h"
+
+#include <string.h>
+
+/* Which kinds may be children of which: bit a kind of parent. */
+#define BIT(kind) (1u << (kind))
+static const uint32_t parents[KINDS] = {
+	[ESCROW_OWNER_CONTEXT] = BIT(ESCROW_OWNER_ENGINE),
+	[ESCROW_OWNER_LANE] = BIT(ESCROW_OWNER_CONTEXT),
+	[ESCROW_OWNER_CONNECTION] = BIT(ESCROW_OWNER_LANE),
+	[ESCROW_OWNER_WINDOW] = BIT(ESCROW_OWNER_CONTEXT) | BIT(ESCROW_OWNER_CONNECTION),
+	[ESCROW_OWNER_REGION] = BIT(ESCROW_OWNER_CONTEXT),
+	[ESCROW_OWNER_PEER] = BIT(ESCROW_OWNER_ENGINE),
+	[ESCROW_OWNER_CONTROL] = BIT(ESCROW_OWNER_CONTEXT) | BIT(ESCROW_OWNER_CONNECTION),
+};
+
+/* Which destroy steps a kind can have. */
+static const uint32_t steps[KINDS] = {
+	[ESCROW_OWNER_CONTEXT] = BIT(ESCROW_STEP_DEALLOC_PD) | BIT(ESCROW_STEP_CLOSE_DEVICE),
+	[ESCROW_OWNER_LANE] = BIT(ESCROW_STEP_DESTROY_CQ) | BIT(LEDGER_STEP_DESTROY_CQ2) |
+			      BIT(ESCROW_STEP_DESTROY_CHANNEL),
+	[ESCROW_OWNER_CONNECTION] = BIT(ESCROW_STEP_DESTROY_QP),
+	[ESCROW_OWNER_WINDOW] = BIT(ESCROW_STEP_DEALLOC_WINDOW),
+	[ESCROW_OWNER_REGION] = BIT(ESCROW_STEP_DEREGISTER),
+	[ESCROW_OWNER_CONTROL] = BIT(ESCROW_STEP_DEREGISTER),
+};
+
+uint32_t lg_owner_phase(const struct ledger *l, uint32_t slot)
+{
+	const struct ledger_owner *o = &l->owners[slot];
+
+	return ledger_owner_state(ledger_machine_of(o->kind), o->state);
+}
+
+/* The context above an owner, or NONE. */
+uint32_t lg_owner_context(const struct ledger *l, uint32_t slot)
+{
+	while (slot != NONE && l->owners[slot].kind != ESCROW_OWNER_CONTEXT)
+		slot = l->owners[slot].parent;
+	return slot;
+}
+
+/* Release: a lane that sees the handle sees the length too. */
+static void set_lendable(struct ledger *l, uint32_t slot, bool live)
+{
+	struct ledger_lendable *r = &l->lendable[region_index(l, slot)];
+
+	if (live)
+		PUT(r->length, l->owners[slot].length);
+	__atomic_store_n(&r->handle, live ? lg_owner_handle(l, slot) : 0, __ATOMIC_RELEASE);
+}
+
+bool lg_owner_move(struct ledger *l, uint32_t slot, enum ledger_event event)
+{
+	struct ledger_owner *o = &l->owners[slot];
+	int next = ledger_next(ledger_machine_of(o->kind), o->state, event);
+
+	if (next == LEDGER_ILLEGAL)
+		return false;
+	if ((uint32_t)next != o->state)
+		o->since_ns = l->host.now_ns(l->host.ctx);
+	o->state = (uint8_t)next;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_STATE, next), lg_owner_handle(l, slot), event);
+	if (o->kind == ESCROW_OWNER_CONNECTION)
+		conn_of(l, slot)->ready = next == LEDGER_CONNECTION_READY;
+	if (o->kind == ESCROW_OWNER_REGION || o->kind == ESCROW_OWNER_CONTROL)
+		set_lendable(l, slot, next == LEDGER_REGION_LIVE);
+	return true;
+}
+
+void lg_owner_pin(struct ledger *l, uint32_t by, uint32_t target)
+{
+	struct ledger_owner *o = &l->owners[by];
+
+	for (unsigned int i = 0; i < PINS; i++) {
+		if (o->pin[i] != NONE)
+			continue;
+		o->pin[i] = target;
+		l->owners[target].pins++;
+		log_ctl(l, LOG_CODE(LEDGER_LOG_PIN, 0), lg_owner_handle(l, by),
+			lg_owner_handle(l, target));
+		if (o->stuck)
+			lg_owner_hold(l, target, 1);
+		return;
+	}
+}
+
+void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target)
+{
+	struct ledger_owner *o = &l->owners[by];
+
+	for (unsigned int i = 0; i < PINS; i++) {
+		if (o->pin[i] != target)
+			continue;
+		o->pin[i] = NONE;
+		l->owners[target].pins--;
+		log_ctl(l, LOG_CODE(LEDGER_LOG_UNPIN, 0), lg_owner_handle(l, by),
+			lg_owner_handle(l, target));
+		if (o->stuck)
+			lg_owner_hold(l, target, -1);
+		return;
+	}
+}
+
+/* What it kept may go, too. */
+static void unpin_all(struct ledger *l, uint32_t slot)
+{
+	for (unsigned int i = 0; i < PINS; i++) {
+		uint32_t target = l->owners[slot].pin[i];
+
+		if (target == NONE)
+			continue;
+		lg_owner_unpin(l, slot, target);
+		if (l->owners[target].kind == ESCROW_OWNER_GRANT)
+			lg_grant_unpinned(l, target);
+	}
+}
+
+/* The end of an owner whose releasing receipt is in hand: charges, pins, parent, slot. */
+void lg_owner_release(struct ledger *l, uint32_t slot, enum ledger_thing thing, uint32_t receipt)
+{
+	struct ledger_owner *o = &l->owners[slot];
+	uint32_t parent = o->parent;
+
+	log_ctl(l, LOG_CODE(LEDGER_LOG_RELEASE, (uint32_t)thing | receipt << 8),
+		lg_owner_handle(l, slot), 0);
+	lg_owner_move(l, slot, LEDGER_E_RELEASED);
+	lg_owner_refresh(l, slot);
+	if (o->kind == ESCROW_OWNER_WINDOW)
+		lg_window_freed(l, slot);
+	if (o->kind == ESCROW_OWNER_CONNECTION) {
+		lg_holdout_end_conn(l, lg_owner_handle(l, slot));
+		lg_conn_closed(l, conn_of(l, slot));
+	}
+	if (o->kind == ESCROW_OWNER_LANE)
+		lane_of(l, slot)->live = 0;
+	unpin_all(l, slot);
+	lg_charge_return(l, slot);
+	if (o->kind == ESCROW_OWNER_PEER)
+		lg_name_put(l, o->name);
+	l->owners[parent].children--;
+	lg_owner_give(l, slot);
+}
+
+uint32_t lg_region_loans(const struct ledger *l, uint32_t slot)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < l->config.max_lanes; i++)
+		n += GET(l->lanes[i].loans[region_index(l, slot)]);
+	return n;
+}
+
+/* ---- Adding --------------------------------------------------------------------------------- */
+static escrow_status check_parent(struct ledger *l, const struct ledger_owner_args *a,
+				  uint32_t *parent_out, struct escrow_error *error)
+{
+	uint32_t parent = lg_owner_find(l, a->parent, 0);
+
+	if (a->kind >= KINDS || parents[a->kind] == 0)
+		return lg_fail(error, ESCROW_E_INVALID, "owner kind %u cannot be added", a->kind);
+	if (parent == NONE || !(parents[a->kind] & BIT(l->owners[parent].kind)))
+		return lg_fail(error, ESCROW_E_INVALID, "%#llx cannot be the parent of kind %u",
+			       (unsigned long long)a->parent, a->kind);
+	if (a->steps & ~steps[a->kind])
+		return lg_fail(error, ESCROW_E_INVALID, "steps %#x: kind %u has only %#x", a->steps,
+			       a->kind, steps[a->kind]);
+	if (lg_owner_phase(l, parent) != ESCROW_OWNER_LIVE)
+		return lg_fail(error, ESCROW_E_STATE, "the parent is %s",
+			       ledger_state_name(ledger_machine_of(l->owners[parent].kind),
+						 l->owners[parent].state));
+	*parent_out = parent;
+	return ESCROW_OK;
+}
+
+static escrow_status check_connection(struct ledger *l, const struct ledger_owner_args *a,
+				      uint32_t parent, struct escrow_error *error)
+{
+	uint32_t account = lg_owner_find(l, a->account, ESCROW_OWNER_PEER);
+	struct ledger_lane *lane = lane_of(l, parent);
+	uint64_t slots = (uint64_t)a->sq_depth + a->rq_depth;
+	escrow_status status;
+
+	if (account == NONE || l->owners[account].state != LEDGER_ACCOUNT_OPEN)
+		return lg_fail(error, ESCROW_E_INVALID, "account %#llx is not open",
+			       (unsigned long long)a->account);
+	if (a->sq_depth < 2 || a->sq_depth > l->config.sq_depth)
+		return lg_fail(error, ESCROW_E_INVALID, "sq_depth is %u; allowed are 2 to %u",
+			       a->sq_depth, l->config.sq_depth);
+	/* Every slot may yield a completion on error: a smaller CQ would be overrun by the flush. */
+	if (slots > lane->cq_depth - lane->cq_taken)
+		return lg_fail(error, ESCROW_E_LIMIT,
+			       "%llu more slots do not fit: the lane's CQ has %u, %u are taken",
+			       (unsigned long long)slots, lane->cq_depth, lane->cq_taken);
+	status = lg_charge_check(l, l->owners[account].name, ESCROW_CHARGE_CONNECTIONS, 1, error);
+	if (!status)
+		status = lg_charge_check(l, l->owners[account].name, ESCROW_CHARGE_SQ_SLOTS,
+					 a->sq_depth, error);
+	if (!status)
+		status = lg_charge_check(l, l->owners[account].name, ESCROW_CHARGE_CQ_SLOTS, slots,
+					 error);
+	return status;
+}
+
+static escrow_status check_kind(struct ledger *l, const struct ledger_owner_args *a,
+				uint32_t parent, struct escrow_error *error)
+{
+	escrow_status status;
+
+	switch (a->kind) {
+	case ESCROW_OWNER_CONNECTION:
+		return check_connection(l, a, parent, error);
+	case ESCROW_OWNER_REGION:
+		if (a->length == 0 || a->addr + a->length < a->addr)
+			return lg_fail(error, ESCROW_E_INVALID,
+				       "length %llu at %#llx is empty or wraps",
+				       (unsigned long long)a->length, (unsigned long long)a->addr);
+		status = lg_charge_check(l, NONE, ESCROW_CHARGE_REGIONS, 1, error);
+		return status ? status
+			      : lg_charge_check(l, NONE, ESCROW_CHARGE_BYTES, a->length, error);
+	case ESCROW_OWNER_PEER:
+		if (!a->peer_name || !a->peer_name[0] ||
+		    strnlen(a->peer_name, LEDGER_NAME_BYTES) == LEDGER_NAME_BYTES)
+			return lg_fail(error, ESCROW_E_INVALID, "a peer's name has 1 to 63 bytes");
+		if (!lg_name_get(l, a->peer_name, false))
+			return lg_fail(error, ESCROW_E_LIMIT, "no room for another name than %u",
+				       l->config.max_names);
+		return ESCROW_OK;
+	default:
+		return ESCROW_OK;
+	}
+}
+
+static void set_up(struct ledger *l, uint32_t slot, const struct ledger_owner_args *a)
+{
+	struct ledger_owner *o = &l->owners[slot];
+
+	switch (a->kind) {
+	case ESCROW_OWNER_CONTEXT:
+		context_at(l, slot)->strength = a->strength;
+		context_at(l, slot)->fatal = false;
+		break;
+	case ESCROW_OWNER_LANE: {
+		struct ledger_lane *lane = lane_of(l, slot);
+
+		lane->cq_depth = a->cq_depth;
+		lane->cq_taken = 0;
+		lane->events_got = 0;
+		lane->events_acked = 0;
+		lane->live = 1;
+		lane_believe(
+			lane,
+			ledger_releases(LEDGER_LOAN,
+					&(struct ledger_proof){
+						.receipt = ESCROW_RECEIPT_CQE_OK,
+						.strength = context_at(l, o->parent)->strength}));
+		break;
+	}
+	case ESCROW_OWNER_CONNECTION:
+		o->name = l->owners[lg_owner_find(l, a->account, ESCROW_OWNER_PEER)].name;
+		lg_charge_take(l, slot, 0, ESCROW_CHARGE_CONNECTIONS, 1);
+		lg_conn_open(l, slot, a);
+		lg_owner_pin(l, slot, lg_owner_find(l, a->account, ESCROW_OWNER_PEER));
+		break;
+	case ESCROW_OWNER_REGION:
+		lg_charge_take(l, slot, 0, ESCROW_CHARGE_REGIONS, 1);
+		lg_charge_take(l, slot, 1, ESCROW_CHARGE_BYTES, a->length);
+		break;
+	case ESCROW_OWNER_PEER: {
+		struct ledger_name *name = lg_name_get(l, a->peer_name, true);
+		struct ledger_peer *peer = &l->peers[sub(l, slot)];
+
+		o->name = (uint32_t)(name - l->names);
+		peer->epoch = a->epoch;
+		peer->serial = ++l->serial;
+		break;
+	}
+	case ESCROW_OWNER_WINDOW:
+		*window_of(l, slot) =
+			(struct ledger_window){.grant = NONE, .conn = NONE, .rkey = a->rkey};
+		break;
+	default:
+		break;
+	}
+}
+
+escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args *args,
+			       uint64_t *owner_out, struct escrow_error *error)
+{
+	uint32_t parent = NONE, slot;
+	struct ledger_owner *o;
+	escrow_status status;
+
+	pthread_mutex_lock(&l->mutex);
+	status = check_parent(l, args, &parent, error);
+	if (!status)
+		status = check_kind(l, args, parent, error);
+	if (status)
+		goto unlock;
+	slot = lg_owner_take(l, args->kind);
+	if (slot == NONE) {
+		status = lg_fail(error, ESCROW_E_LIMIT, "all %u owners of kind %u are taken",
+				 l->max[args->kind], args->kind);
+		goto unlock;
+	}
+	o = &l->owners[slot];
+	o->parent = parent;
+	o->steps = args->steps;
+	o->native = args->native;
+	o->addr = args->addr;
+	o->length = args->length;
+	o->since_ns = l->host.now_ns(l->host.ctx);
+	l->owners[parent].children++;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_ADD, args->kind), lg_owner_handle(l, slot),
+		lg_owner_handle(l, parent));
+	set_up(l, slot, args);
+	*owner_out = lg_owner_handle(l, slot);
+unlock:
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+escrow_status ledger_owner_undo(struct ledger *l, uint64_t owner)
+{
+	escrow_status status = ESCROW_OK;
+	uint32_t slot;
+	struct ledger_owner *o;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, owner, 0);
+	o = slot == NONE ? NULL : &l->owners[slot];
+	if (!o || slot == 0 || o->kind == ESCROW_OWNER_GRANT) {
+		status = ESCROW_E_INVALID;
+	} else if (o->state != 0 || o->begun ||
+		   (o->kind == ESCROW_OWNER_WINDOW && window_of(l, slot)->binds)) {
+		status = ESCROW_E_STATE;
+	} else if (o->children || o->pins) {
+		status = ESCROW_E_BUSY;
+	} else {
+		log_ctl(l, LOG_CODE(LEDGER_LOG_UNDO, o->kind), owner, 0);
+		if (o->kind == ESCROW_OWNER_CONNECTION)
+			lg_conn_closed(l, conn_of(l, slot));
+		if (o->kind == ESCROW_OWNER_LANE)
+			lane_of(l, slot)->live = 0;
+		unpin_all(l, slot);
+		lg_charge_return(l, slot);
+		if (o->kind == ESCROW_OWNER_PEER)
+			lg_name_put(l, o->name);
+		l->owners[o->parent].children--;
+		lg_owner_give(l, slot);
+	}
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}

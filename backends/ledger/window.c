@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Windows: tags that rotate, keys that are held out, and the one invalidation each bind owes.
+ *
+ * A plain key is no identity (mlx5 hands the same 32 bits out again, last in first out,
+ * hw/mlx5/mr.c:865-901), so no tag is used twice in an epoch, and an index whose keys a peer may
+ * still know is not used until their epoch is fenced.
+ *
+ * A key is good on the queue pair that its window was bound on, and on no other (ibv_bind_mw(3), type
+ * 2), so an epoch ends with the receipt of that one's end: what the peer's other connections carry,
+ * and what comes after it under its name, cannot be hit by that key (tests/models/grant.pml, a new
+ * queue pair for each grant).  Keys that one window made on several connections are of no one of them:
+ * these wait until the account is fenced.
+ */
+#include "backends/ledger/ledger-int.h"
+
+#include <string.h>
+
+#define MAX_BINDS 255u /* 256 tags, and the one it was made with stays unused */
+
+/* ---- Hold-out -------------------------------------------------------------------------------- */
+/* After an overflow every index is held out until the accounts of that time are fenced. */
+static bool overflow_stands(struct ledger *l)
+{
+	if (!l->holdout_serial)
+		return false;
+	for (uint32_t i = 0; i < l->config.max_accounts; i++) {
+		const struct ledger_owner *o = &l->owners[l->base[ESCROW_OWNER_PEER] + i];
+
+		if (o->kind && o->state == LEDGER_ACCOUNT_OPEN &&
+		    l->peers[i].serial <= l->holdout_serial)
+			return true;
+	}
+	l->holdout_serial = 0;
+	return false;
+}
+
+static uint32_t bucket(const struct ledger *l, uint32_t index)
+{
+	return (index * 2654435761u >> 8) & (l->nholdouts - 1u);
+}
+
+/* One that has made keys was looked at before the first, and its tags have gone on since. */
+bool lg_holdout_find(struct ledger *l, uint32_t slot)
+{
+	const struct ledger_window *w = window_of(l, slot);
+	uint32_t context = lg_owner_context(l, slot), index = w->rkey >> 8;
+	uint32_t i = l->nholdouts ? l->buckets[bucket(l, index)] : NONE;
+
+	if (w->binds)
+		return false;
+	for (; i != NONE; i = l->holdouts[i].next) {
+		if (l->holdouts[i].index == index && l->holdouts[i].context == context)
+			return true;
+	}
+	return overflow_stands(l);
+}
+
+/* The window is freed: may its peer still know a key that a queue pair takes? */
+static void holdout_add(struct ledger *l, uint32_t slot)
+{
+	const struct ledger_window *w = window_of(l, slot);
+	uint32_t peer = lg_owner_find(l, w->account, ESCROW_OWNER_PEER);
+	uint32_t i = l->holdout_free;
+	struct ledger_holdout *h;
+
+	if (peer == NONE || l->owners[peer].state != LEDGER_ACCOUNT_OPEN)
+		return;
+	if (w->keys_on != KEYS_ON_SEVERAL &&
+	    lg_owner_find(l, w->keys_on, ESCROW_OWNER_CONNECTION) == NONE)
+		return;
+	if (i == NONE) {
+		l->holdout_serial = l->serial;
+		return;
+	}
+	h = &l->holdouts[i];
+	l->holdout_free = h->next;
+	h->used = true;
+	h->index = w->rkey >> 8;
+	h->context = lg_owner_context(l, slot);
+	h->account = w->account;
+	h->conn = w->keys_on;
+	h->next = l->buckets[bucket(l, h->index)];
+	l->buckets[bucket(l, h->index)] = i;
+}
+
+static void holdout_remove(struct ledger *l, uint32_t i)
+{
+	uint32_t *at = &l->buckets[bucket(l, l->holdouts[i].index)];
+
+	while (*at != i)
+		at = &l->holdouts[*at].next;
+	*at = l->holdouts[i].next;
+	l->holdouts[i].used = false;
+	l->holdouts[i].next = l->holdout_free;
+	l->holdout_free = i;
+}
+
+static bool is_of(const struct ledger *l, uint64_t account, const uint8_t *remote)
+{
+	uint32_t peer = lg_owner_find(l, account, ESCROW_OWNER_PEER);
+
+	return peer != NONE && memcmp(l->peers[sub(l, peer)].epoch.remote, remote, 16) == 0;
+}
+
+/* Of one account that was fenced, or of every account of a reaped incarnation. */
+void lg_holdout_end(struct ledger *l, uint64_t account, const uint8_t *remote)
+{
+	for (uint32_t i = 0; i < l->nholdouts; i++) {
+		const struct ledger_holdout *h = &l->holdouts[i];
+
+		if (h->used && (remote ? is_of(l, h->account, remote) : h->account == account))
+			holdout_remove(l, i);
+	}
+}
+
+/* The receipt of its end is in hand. */
+void lg_holdout_end_conn(struct ledger *l, uint64_t conn)
+{
+	for (uint32_t i = 0; i < l->nholdouts; i++) {
+		if (l->holdouts[i].used && l->holdouts[i].conn == conn)
+			holdout_remove(l, i);
+	}
+}
+
+/* ---- Windows --------------------------------------------------------------------------------- */
+escrow_status ledger_window_tag(struct ledger *l, uint64_t window, uint8_t *tag_out)
+{
+	escrow_status status = ESCROW_E_INVALID;
+	const struct ledger_window *w;
+	uint32_t slot;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
+	if (slot != NONE) {
+		w = window_of(l, slot);
+		status = w->binds >= MAX_BINDS || lg_holdout_find(l, slot) ? ESCROW_E_LIMIT
+									   : ESCROW_OK;
+		if (!status)
+			*tag_out = (uint8_t)(w->rkey + 1 + w->binds);
+	}
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+bool ledger_window_worn(struct ledger *l, uint64_t window)
+{
+	uint32_t slot;
+	bool worn;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
+	worn = slot != NONE && window_of(l, slot)->binds >= MAX_BINDS;
+	pthread_mutex_unlock(&l->mutex);
+	return worn;
+}
+
+bool ledger_window_held_out(struct ledger *l, uint64_t window)
+{
+	uint32_t slot;
+	bool held;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
+	held = slot != NONE && lg_holdout_find(l, slot);
+	pthread_mutex_unlock(&l->mutex);
+	return held;
+}
+
+/* The window leaves its grant: slots that no request used come back, pins end. */
+static void detach(struct ledger *l, uint32_t slot)
+{
+	struct ledger_window *w = window_of(l, slot);
+	struct ledger_grant *g;
+	uint32_t grant = w->grant;
+	uint32_t *at;
+
+	if (grant == NONE)
+		return;
+	__atomic_fetch_sub(&conn_of(l, w->conn)->kept, w->kept, __ATOMIC_RELAXED);
+	w->kept = 0;
+	for (unsigned int i = 0; i < PINS; i++) {
+		if (l->owners[slot].pin[i] != NONE)
+			lg_owner_unpin(l, slot, l->owners[slot].pin[i]);
+	}
+	g = grant_of(l, grant);
+	g->bound -= w->bound_cqe;
+	w->grant = NONE;
+	w->conn = NONE;
+	w->bound_cqe = false;
+	for (at = &g->first; *at != slot;)
+		at = &window_of(l, *at)->next;
+	*at = w->next;
+	g->windows--;
+	/* The others' binds were all that it still waited for. */
+	if (g->windows && g->bound == g->windows && l->owners[grant].state == LEDGER_GRANT_BINDING)
+		lg_owner_move(l, grant, LEDGER_E_CQE_OK);
+}
+
+/*
+ * A grant whose last window was settled is revoked; a STUCK one too, when that came late.  Not while
+ * something of the backend's pins it, as a registration of its own: that is waited for.
+ */
+static uint32_t grant_ended(struct ledger *l, uint32_t grant, uint32_t receipt)
+{
+	struct ledger_owner *o = &l->owners[grant];
+	uint32_t state = o->state;
+
+	if (grant_of(l, grant)->windows ||
+	    (state != LEDGER_GRANT_REVOKING && state != LEDGER_GRANT_STUCK))
+		return state;
+	o->receipt = receipt;
+	if (o->pins)
+		return state;
+	lg_owner_release(l, grant, LEDGER_GRANT, receipt);
+	return LEDGER_GRANT_REVOKED;
+}
+
+void lg_grant_unpinned(struct ledger *l, uint32_t grant)
+{
+	grant_ended(l, grant, l->owners[grant].receipt);
+}
+
+/* The window object goes: from lg_owner_release(), after the move to FREE. */
+void lg_window_freed(struct ledger *l, uint32_t slot)
+{
+	struct ledger_window *w = window_of(l, slot);
+	uint32_t grant = w->grant;
+
+	if (w->binds)
+		holdout_add(l, slot);
+	detach(l, slot);
+	if (grant != NONE)
+		grant_ended(l, grant, l->owners[slot].receipt);
+}
+
+void lg_window_stuck(struct ledger *l, uint32_t slot)
+{
+	uint32_t grant = window_of(l, slot)->grant;
+
+	if (grant == NONE)
+		return;
+	lg_owner_move(l, grant, LEDGER_E_QUARANTINE);
+	lg_owner_refresh(l, grant);
+}
+
+/* One more key, on this connection; of those on one that has gone nothing is left to know. */
+static void makes_key(struct ledger *l, struct ledger_window *w)
+{
+	uint64_t conn = lg_owner_handle(l, w->conn);
+
+	if (!w->keys_on || (w->keys_on != KEYS_ON_SEVERAL &&
+			    lg_owner_find(l, w->keys_on, ESCROW_OWNER_CONNECTION) == NONE))
+		w->keys_on = conn;
+	else if (w->keys_on != conn)
+		w->keys_on = KEYS_ON_SEVERAL;
+}
+
+escrow_status ledger_window_event(struct ledger *l, uint64_t window, enum ledger_event event)
+{
+	escrow_status status = ESCROW_OK;
+	struct ledger_window *w;
+	uint32_t slot, grant;
+
+	if (event != LEDGER_E_BIND && event != LEDGER_E_INVALIDATE && event != LEDGER_E_QP_DEAD)
+		return ESCROW_E_INVALID;
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
+	if (slot == NONE) {
+		status = ESCROW_E_INVALID;
+		goto unlock;
+	}
+	w = window_of(l, slot);
+	grant = w->grant;
+	if (grant == NONE || (event == LEDGER_E_BIND && w->binds >= MAX_BINDS) ||
+	    !lg_owner_move(l, slot, event)) {
+		status = ESCROW_E_STATE;
+		goto unlock;
+	}
+	if (event == LEDGER_E_BIND) {
+		w->binds++;
+		makes_key(l, w);
+		if (l->owners[grant].state == LEDGER_GRANT_RESERVED)
+			lg_owner_move(l, grant, LEDGER_E_BIND);
+	}
+unlock:
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+static escrow_status bind_settled(struct ledger *l, uint32_t slot, bool ok)
+{
+	struct ledger_window *w = window_of(l, slot);
+	struct ledger_grant *g = grant_of(l, w->grant);
+
+	if (l->owners[slot].state != LEDGER_WINDOW_BINDING)
+		return ESCROW_E_STATE;
+	lg_owner_move(l, slot, ok ? LEDGER_E_CQE_OK : LEDGER_E_CQE_ERROR);
+	w->bound_cqe = ok;
+	if (ok && ++g->bound == g->windows && l->owners[w->grant].state == LEDGER_GRANT_BINDING)
+		lg_owner_move(l, w->grant, LEDGER_E_CQE_OK);
+	return ESCROW_OK;
+}
+
+static escrow_status invalidate_settled(struct ledger *l, uint32_t slot, bool ok,
+					uint32_t *state_out)
+{
+	struct ledger_owner *o = &l->owners[slot];
+	uint32_t grant = window_of(l, slot)->grant;
+	uint32_t context = lg_owner_context(l, slot);
+	struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
+				     .strength = context_at(l, context)->strength,
+				     .fatal = context_at(l, context)->fatal};
+
+	if (o->state != LEDGER_WINDOW_INVALIDATING)
+		return ESCROW_E_STATE;
+	if (!ok || !ledger_releases(LEDGER_GRANT, &proof)) {
+		lg_owner_move(l, slot, LEDGER_E_CQE_ERROR);
+		return ESCROW_OK;
+	}
+	o->receipt = proof.receipt;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_RECEIPT, proof.receipt), lg_owner_handle(l, slot),
+		(uint64_t)proof.strength << 1);
+	lg_owner_move(l, slot, LEDGER_E_CQE_OK);
+	detach(l, slot);
+	*state_out = grant_ended(l, grant, proof.receipt);
+	return ESCROW_OK;
+}
+
+escrow_status ledger_window_settled(struct ledger *l, const struct ledger_done *done,
+				    uint32_t *grant_state_out)
+{
+	bool ok = done->outcome == LEDGER_OK || done->outcome == LEDGER_COVERED_OK;
+	uint32_t slot, state, grant;
+	escrow_status status = ESCROW_E_INVALID;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, done->subject, ESCROW_OWNER_WINDOW);
+	if (slot == NONE)
+		goto unlock;
+	grant = window_of(l, slot)->grant;
+	if (grant == NONE) {
+		status = ESCROW_E_STATE;
+		goto unlock;
+	}
+	state = l->owners[grant].state;
+	if (done->outcome == LEDGER_REJECTED)
+		status = ESCROW_OK; /* never posted: the window is as it was */
+	else if (done->what == LEDGER_DONE_BIND)
+		status = bind_settled(l, slot, ok && done->releases);
+	else if (done->what == LEDGER_DONE_INVALIDATE)
+		status = invalidate_settled(l, slot, ok && done->releases, &state);
+	if (state != LEDGER_GRANT_REVOKED)
+		state = l->owners[grant].state;
+	if (!status && grant_state_out)
+		*grant_state_out = state;
+unlock:
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+escrow_status ledger_window_leave(struct ledger *l, uint64_t window)
+{
+	escrow_status status = ESCROW_E_STATE;
+	uint32_t slot;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
+	if (slot == NONE) {
+		status = ESCROW_E_INVALID;
+	} else if (l->owners[slot].state == LEDGER_WINDOW_PARKED &&
+		   window_of(l, slot)->grant != NONE) {
+		detach(l, slot);
+		status = ESCROW_OK;
+	}
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}
+
+/* Windows of a revoked grant that were never bound: nobody ever had their key. */
+static void give_back_parked(struct ledger *l, uint32_t grant)
+{
+	uint32_t slot = grant_of(l, grant)->first, next;
+
+	for (; slot != NONE; slot = next) {
+		next = window_of(l, slot)->next;
+		if (l->owners[slot].state == LEDGER_WINDOW_PARKED)
+			detach(l, slot);
+	}
+}
+
+escrow_status ledger_grant_revoke(struct ledger *l, uint64_t grant, uint32_t *grant_state_out)
+{
+	escrow_status status = ESCROW_OK;
+	uint32_t slot, state;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
+	if (slot == NONE) {
+		status = ESCROW_E_INVALID;
+	} else if (l->owners[slot].state != LEDGER_GRANT_STUCK &&
+		   !lg_owner_move(l, slot, LEDGER_E_INVALIDATE)) {
+		status = ESCROW_E_STATE;
+	} else {
+		give_back_parked(l, slot);
+		state = grant_ended(l, slot, ESCROW_RECEIPT_NONE);
+		if (grant_state_out)
+			*grant_state_out = state;
+	}
+	pthread_mutex_unlock(&l->mutex);
+	return status;
+}

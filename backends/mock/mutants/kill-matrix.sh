@@ -1,0 +1,14 @@
+#!/bin/bash
+# The kill matrix, as TAP: every mutant is caught by the case that should, and by no other. Wants make
+# mutants first. KILL_MATRIX_MUTANT: only mutants of this glob.
+set -u
+here=backends/mock/mutants
+export ESCROW_CONFORM_CHILD=$top_builddir/tests/conform/escrow-conform-child
+if [ -n "${SANITIZERS:-}" ]; then
+	echo '1..0 # SKIP a mutant is to be caught by the suite, not by a sanitizer'
+	exit 0
+fi
+# A mutant that hangs is waited for: most of the time no processor is busy.
+exec "$top_builddir/tools/escrow" conform --jobs $((2 * $(nproc))) --kill-matrix "$top_builddir/$here/.libs" \
+	--clauses "$top_srcdir/abi/clauses.tsv" --off-diagonal "$top_srcdir/$here/off-diagonal.tsv" \
+	--mutant "${KILL_MATRIX_MUTANT:-*}" "$top_builddir/backends/.libs/mock.so"

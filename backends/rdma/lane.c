@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "backends/rdma/rdma.h"
+#include "backends/rdma/verbs.h"
+
+int lane_create_channel(struct native_context *c, struct native_lane **out)
+{
+	const struct escrow_host *host = c->native->host;
+	struct native_lane *l = host->alloc(host->ctx, sizeof(*l), 64);
+	int flags, rc;
+
+	if (!l)
+		return ENOMEM;
+	memset(l, 0, sizeof(*l));
+	l->context = c;
+	l->log = c->native->log;
+	for (uint32_t i = 0; i < RDMA_CHAIN; i++) {
+		l->wr[i].next = &l->wr[i + 1];
+		l->wr[i].sg_list = l->sge[i];
+	}
+	rc = verbs_create_channel(c->native->log, c->verbs, &l->channel);
+	if (rc) {
+		host->free(host->ctx, l);
+		return rc;
+	}
+	/* lane_take_wakeups must never sleep. */
+	flags = fcntl(l->channel->fd, F_GETFL);
+	if (flags >= 0)
+		fcntl(l->channel->fd, F_SETFL, flags | O_NONBLOCK);
+	*out = l;
+	return 0;
+}
+
+int lane_create_cq(struct native_lane *l, uint32_t depth)
+{
+	return verbs_create_cq(l->context->native->log, l->context->verbs, depth, l, l->channel,
+			       &l->cq);
+}
+
+int lane_destroy_cq(struct native_lane *l)
+{
+	return verbs_destroy_cq(l->context->native->log, l->cq);
+}
+
+int lane_destroy_channel(struct native_lane *l)
+{
+	const struct escrow_host *host = l->context->native->host;
+	int rc = verbs_destroy_channel(l->context->native->log, l->channel);
+
+	if (!rc)
+		host->free(host->ctx, l);
+	return rc;
+}
+
+static enum native_status status_of(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_SUCCESS:
+		return NATIVE_OK;
+	case IBV_WC_WR_FLUSH_ERR:
+		return NATIVE_FLUSHED;
+	case IBV_WC_REM_ACCESS_ERR:
+		return NATIVE_REMOTE_ACCESS;
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		return NATIVE_REMOTE;
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return NATIVE_RNR;
+	case IBV_WC_RETRY_EXC_ERR:
+	case IBV_WC_RESP_TIMEOUT_ERR:
+		return NATIVE_RETRY;
+	case IBV_WC_LOC_LEN_ERR:
+	case IBV_WC_LOC_QP_OP_ERR:
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_ACCESS_ERR:
+	case IBV_WC_MW_BIND_ERR:
+		return NATIVE_LOCAL;
+	default:
+		return NATIVE_OTHER;
+	}
+}
+
+int lane_poll(struct native_lane *l, struct native_cqe *cqe, int max)
+{
+	struct ibv_wc *wc = l->wc;
+	int n = verbs_poll_cq(l->log, l->cq, max < RDMA_POLL ? max : RDMA_POLL, wc);
+
+	for (int i = 0; i < n; i++) {
+		cqe[i].id = wc[i].wr_id;
+		if (wc[i].status == IBV_WC_SUCCESS) {
+			cqe[i].status = NATIVE_OK;
+			cqe[i].vendor = 0;
+			cqe[i].recv = (wc[i].opcode & IBV_WC_RECV) != 0;
+			cqe[i].bytes = wc[i].byte_len;
+			continue;
+		}
+		/* Of an error only wr_id, status, qp_num and vendor_err are defined
+		 * (ibv_poll_cq(3)). */
+		cqe[i].status = status_of(wc[i].status);
+		cqe[i].vendor = wc[i].vendor_err;
+		cqe[i].recv = 0;
+		cqe[i].bytes = 0;
+	}
+	return n;
+}
+
+int lane_arm(struct native_lane *l)
+{
+	return verbs_req_notify(l->context->native->log, l->cq);
+}
+
+int lane_fd(struct native_lane *l)
+{
+	return l->channel->fd;
+}
+
+int lane_take_wakeups(struct native_lane *l)
+{
+	int rc;
+
+	do {
+		rc = verbs_cq_event(l->channel);
+	} while (!rc);
+	/* EIO: the queue was closed at the removal of the device (kernel uverbs_main.c). */
+	return rc == EAGAIN || rc == EINTR ? 0 : rc;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "backends/rdma/rdma.h"
+#include "backends/rdma/verbs.h"
+
+/*
+ * Local write and window binding, nothing else: a key that gives a peer authority exists only as a
+ * window bound to one queue pair.  No ODP: with it the key names whatever is mapped there next.
+ */
+static int access_flags(const struct native *n)
+{
+	int flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+
+	if (n->set.relaxed_ordering)
+		flags |= IBV_ACCESS_RELAXED_ORDERING;
+	return flags;
+}
+
+/* What this process has pinned already, in every device: proc_pid_status(5), VmPin. */
+static uint64_t pinned_bytes(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long long kb = 0;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPin: %llu", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (uint64_t)kb << 10;
+}
+
+/*
+ * The kernel answers ENOMEM when RLIMIT_MEMLOCK is the reason, and EPERM when the limit is 0 and the process may not lock
+ * memory at all (can_do_mlock() in ib_umem_get(), kernel umem.c).
+ */
+static int memlock_is_short(uint64_t length, uint64_t *pinned, uint64_t *limit)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &r) || r.rlim_cur == RLIM_INFINITY)
+		return 0;
+	*limit = r.rlim_cur;
+	*pinned = pinned_bytes();
+	return length + *pinned > r.rlim_cur;
+}
+
+static int explain(int rc, const struct escrow_region_args *args, struct escrow_error *error)
+{
+	uint64_t pinned = 0, limit = 0;
+
+	if ((memlock_is_short(args->length, &pinned, &limit) && rc == ENOMEM) || rc == EPERM)
+		error_set(
+			error, ESCROW_E_MEMLOCK, rc,
+			"registering %" PRIu64 " bytes beside %" PRIu64 " that are pinned already "
+			"needs RLIMIT_MEMLOCK of at least their sum; it is %" PRIu64 " (ulimit -l)",
+			args->length, pinned, limit);
+	else if (rc == ENOMEM)
+		error_set(error, ESCROW_E_NO_MEMORY, rc, "registering %" PRIu64 " bytes",
+			  args->length);
+	else if (rc == EFAULT || rc == EINVAL || rc == EACCES)
+		error_set(error, ESCROW_E_INVALID, rc,
+			  "registering %p + %" PRIu64 ": the range must be mapped and writable",
+			  args->addr, args->length);
+	else
+		error_set(error, ESCROW_E_DEVICE, rc, "registering %p + %" PRIu64, args->addr,
+			  args->length);
+	return rc;
+}
+
+int registration_make(struct native_context *c, const struct escrow_region_args *args,
+		      struct native_region **out, struct escrow_error *error)
+{
+	const struct escrow_host *host = c->native->host;
+	struct native_region *r = host->alloc(host->ctx, sizeof(*r), 8);
+	int rc;
+
+	if (!r)
+		return ENOMEM;
+	r->context = c;
+	rc = verbs_reg_mr(c->native->log, c->pd, args, access_flags(c->native), &r->mr);
+	if (rc) {
+		host->free(host->ctx, r);
+		return explain(rc, args, error);
+	}
+	r->lkey = r->mr->lkey;
+	*out = r;
+	return 0;
+}
+
+int registration_end(struct native_region *r)
+{
+	const struct escrow_host *host = r->context->native->host;
+	int rc = verbs_dereg_mr(r->context->native->log, r->mr);
+
+	if (!rc)
+		host->free(host->ctx, r);
+	return rc;
+}

@@ -1,0 +1,1 @@
+test_scripts += %D%/test-readme.sh

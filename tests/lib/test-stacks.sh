@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# What is said of a test that hangs names the place. Prints TAP.
+echo "1..1"
+name="a stack names the function that waits"
+if ! command -v eu-stack >/dev/null && ! command -v gdb >/dev/null; then
+	echo "ok 1 - $name # SKIP neither eu-stack nor gdb"
+	exit
+fi
+sleep 1000 &
+pid=$!
+until grep -q '^sleep$' "/proc/$pid/comm"; do kill -0 $pid || break; done
+out=$(sh "$top_srcdir/tests/lib/stacks" $pid)
+kill $pid
+case $out in
+*nanosleep*) echo "ok 1 - $name" ;;
+*) printf '%s\n' "$out" | sed 's/^/# /'; echo "not ok 1 - $name" ;;
+esac

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a unit test needs: Check, and one function that runs a suite and prints TAP. */
+#ifndef TESTING_H
+#define TESTING_H
+
+#include <check.h>
+
+/*
+ * Runs 'suite' (and frees it), prints TAP on standard output, and returns what main() is to return:
+ * 0 always, since automake's driver reads the failures from the TAP lines.
+ */
+int testing_run(Suite *suite);
+
+/*
+ * For main(): prints a plan that skips the whole program because of 'why' ("no memlock limit"),
+ * and returns what main() is to return.
+ */
+int testing_skip(const char *why);
+
+/*
+ * One byte of many. Check writes a record for each assertion of its own, which for a quarter of a
+ * million bytes takes seconds, and a minute under a sanitizer.
+ */
+#define testing_assert_byte(got, want, at)                                                         \
+	do {                                                                                       \
+		if ((got) != (want))                                                               \
+			ck_abort_msg("byte %u is 0x%x, not 0x%x", (unsigned int)(at),              \
+				     (unsigned int)(got), (unsigned int)(want));                   \
+	} while (0)
+
+#endif

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Some simulated runs, and that a seed replays to the byte. Prints TAP. FULL=1: three minutes of runs, from a
+# seed that is another one every day.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=${top_builddir:-$here/../../build}
+simulate=$build/tests/simulate/simulate
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+n=0
+check() {
+	local name=$1
+	shift
+	n=$((n + 1))
+	if "$@" >"$out/said" 2>&1; then
+		echo "ok $n - $name"
+	else
+		sed 's/^/# /' "$out/said"
+		echo "not ok $n - $name"
+	fi
+	tail -1 "$out/said" | sed 's/^/# /'
+}
+again() {
+	"$simulate" --runs 1 --seed "$1" --trace "$out/a" && "$simulate" --runs 1 --seed "$1" --trace "$out/b" &&
+		[ -s "$out/a" ] && cmp "$out/a" "$out/b"
+}
+bad_luck() {
+	local seed rest device
+	while read -r seed rest; do
+		device=()
+		case $rest in
+		'as '*) device=(--device "$(sed 's/as \([a-z0-9]*\).*/\1/' <<<"$rest")") ;;
+		esac
+		case $seed in
+		'#'*) ;;
+		*) "$simulate" --runs 1 --seed "$seed" "${device[@]}" || return ;;
+		esac
+	done <"$here/seeds"
+}
+check "two runs of a seed are the same, byte for byte" again 7
+check "seeds that once failed do so no more" bad_luck
+check "and so are those of many" "$simulate" --twice --runs 40 --seed 100
+if [ -n "${FULL:-}" ]; then
+	check "no rule is broken" "$simulate" --runs 1000000 --seconds 180 --seed "$(($(date +%s) / 86400 * 1000000))"
+else
+	check "no rule is broken" "$simulate" --runs 1000000 --seconds 15
+fi
+echo "1..$n"

@@ -1,0 +1,124 @@
+# The verbs double: libibverbs and librdmacm in user space, by symbol precedence (docs/softverbs.md). It
+# is installed beside the backends (libdir/escrow), so that a demo without a device can use it.
+if BACKEND_RDMA
+pkglib_LTLIBRARIES = %D%/libsoftverbs.la
+%C%_libsoftverbs_la_SOURCES = %D%/adversary.c %D%/adversary.h %D%/base.c %D%/base.h %D%/batch.c \
+                              %D%/channel.c %D%/cm.h %D%/cmconn.c %D%/cmep.c %D%/cmevent.c \
+                              %D%/cmid.c %D%/cmwire.c %D%/config.c %D%/custody.c %D%/custody.h %D%/context.c %D%/cq.c \
+                              %D%/cq.h %D%/delay.c %D%/delay.h %D%/device.c %D%/device.h %D%/evq.c %D%/evq.h %D%/fabric.c \
+                              %D%/fabric.h %D%/held.c %D%/held.h %D%/link.c %D%/link.h %D%/log.c %D%/log.h %D%/missing.c \
+                              %D%/mr.c %D%/mr.h %D%/mw.c %D%/names.c %D%/nic.c %D%/nic.h \
+                              %D%/payload.c %D%/payload.h %D%/post.c %D%/qp.c %D%/qp.h \
+                              %D%/qpstate.c %D%/registry.c %D%/registry.h %D%/requester.c \
+                              %D%/responder.c %D%/script.c %D%/script.h %D%/softverbs.h %D%/turns.c %D%/turns.h %D%/wire.h
+%C%_libsoftverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
+%C%_libsoftverbs_la_CFLAGS   = $(AM_CFLAGS)
+%C%_libsoftverbs_la_LDFLAGS  = $(AM_LDFLAGS) -avoid-version -shared
+test_scripts += %D%/test-foreign.sh %D%/test-facts.sh %D%/test-conform.sh
+
+if HAVE_CHECK
+softverbs_threaded = %D%/test-verbs %D%/test-windows %D%/test-rules %D%/test-cm %D%/test-peers \
+                     %D%/test-adversary %D%/test-backend %D%/test-turns %D%/test-personality
+test_programs += $(softverbs_threaded)
+test_threaded += $(softverbs_threaded)
+softverbs_rig   = %D%/rig.c %D%/rig.h
+softverbs_ldadd = %D%/libsoftverbs.la $(test_ldadd)
+%C%_test_verbs_SOURCES   = %D%/test-verbs.c $(softverbs_rig)
+%C%_test_verbs_LDADD     = $(softverbs_ldadd)
+%C%_test_windows_SOURCES = %D%/test-windows.c $(softverbs_rig)
+%C%_test_windows_LDADD   = $(softverbs_ldadd)
+%C%_test_rules_SOURCES   = %D%/test-rules.c $(softverbs_rig)
+%C%_test_rules_LDADD     = $(softverbs_ldadd)
+%C%_test_cm_SOURCES      = %D%/test-cm.c $(softverbs_rig)
+%C%_test_cm_LDADD        = $(softverbs_ldadd)
+%C%_test_peers_SOURCES   = %D%/test-peers.c $(softverbs_rig)
+%C%_test_peers_LDADD     = $(softverbs_ldadd)
+%C%_test_adversary_SOURCES = %D%/test-adversary.c $(softverbs_rig)
+%C%_test_adversary_LDADD   = $(softverbs_ldadd)
+%C%_test_personality_SOURCES  = %D%/test-personality.c $(softverbs_rig)
+%C%_test_personality_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_personality_LDADD    = backends/rdma/librdma_native.la $(softverbs_ldadd)
+%C%_test_turns_SOURCES   = %D%/test-turns.c $(softverbs_rig)
+%C%_test_turns_LDADD     = $(softverbs_ldadd)
+# The same tests against the real libraries, for the guest of ./dev softroce (tests/softverbs/differ).
+test_helpers += %D%/real-verbs %D%/real-windows %D%/real-cm %D%/real-peers
+real_ldadd = $(RDMA_LIBS) $(test_ldadd)
+%C%_real_verbs_SOURCES   = %D%/test-verbs.c $(softverbs_rig)
+%C%_real_verbs_LDADD     = $(real_ldadd)
+%C%_real_windows_SOURCES = %D%/test-windows.c $(softverbs_rig)
+%C%_real_windows_LDADD   = $(real_ldadd)
+%C%_real_cm_SOURCES      = %D%/test-cm.c $(softverbs_rig)
+%C%_real_cm_LDADD        = $(real_ldadd)
+%C%_real_peers_SOURCES   = %D%/test-peers.c $(softverbs_rig)
+%C%_real_peers_LDADD     = $(real_ldadd)
+# The native table of the RDMA backend, as it is tested on devices; linked, not preloaded, so that it
+# also runs under the sanitizers.
+%C%_test_backend_SOURCES  = tests/unit/test-rdma-native.c
+%C%_test_backend_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_backend_LDADD    = backends/rdma/librdma_native.la %D%/libsoftverbs.la $(test_ldadd)
+# Peers that die.
+test_programs += %D%/test-kill
+%C%_test_kill_SOURCES  = tests/unit/test-rdma-kill.c $(rdma_kit) $(victim)
+%C%_test_kill_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(victim_cppflags)
+%C%_test_kill_LDADD    = $(softverbs_engine_ldadd)
+test_programs += %D%/test-death
+%C%_test_death_SOURCES  = tests/unit/test-rdma-death.c $(rdma_kit) $(victim)
+%C%_test_death_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(victim_cppflags)
+%C%_test_death_LDADD    = $(softverbs_engine_ldadd)
+test_programs += %D%/test-soak
+%C%_test_soak_SOURCES  = tests/unit/test-rdma-soak.c $(rdma_kit) $(victim)
+%C%_test_soak_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(victim_cppflags)
+%C%_test_soak_LDADD    = $(softverbs_engine_ldadd)
+# Every limit that a host can set.
+test_programs += %D%/test-quota
+%C%_test_quota_SOURCES  = %D%/test-quota.c $(rdma_kit)
+%C%_test_quota_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_quota_LDADD    = $(softverbs_engine_ldadd)
+# Hostile peers against engines over it, as the guest of ./dev softroce has them on rxe.
+softverbs_engine_ldadd = backends/rdma/librdma_native.la backends/engine/libengine.la %D%/libsoftverbs.la \
+                         $(RDMA_LIBS) $(test_ldadd)
+test_programs += %D%/test-hostile
+test_threaded += %D%/test-hostile
+%C%_test_hostile_SOURCES  = tests/unit/test-rdma-hostile.c $(rdma_kit)
+%C%_test_hostile_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_hostile_LDADD    = $(softverbs_engine_ldadd)
+# Rails that fail, the same way.
+test_programs += %D%/test-returns
+%C%_test_returns_SOURCES  = tests/unit/test-rdma-returns.c $(rdma_world) $(rdma_kit)
+%C%_test_returns_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_returns_LDADD    = $(softverbs_engine_ldadd)
+
+test_programs += %D%/test-rails
+%C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world) $(rdma_kit)
+%C%_test_rails_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_rails_LDADD    = $(softverbs_engine_ldadd)
+# Both connect at once.
+test_programs += %D%/test-meet
+test_threaded += %D%/test-meet
+%C%_test_meet_SOURCES  = tests/unit/test-rdma-meet.c $(rdma_kit)
+%C%_test_meet_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_meet_LDADD    = $(softverbs_engine_ldadd)
+# Rails by distance, on a sysfs that is made up.
+test_programs += %D%/test-topology
+%C%_test_topology_SOURCES  = %D%/test-topology.c $(rdma_kit)
+%C%_test_topology_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
+%C%_test_topology_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
+# What there is, before an engine is open.
+test_programs += %D%/test-listing
+%C%_test_listing_SOURCES  = %D%/test-listing.c $(rdma_kit)
+%C%_test_listing_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_listing_LDADD    = $(softverbs_engine_ldadd)
+# Native calls that are refused, one at a time.
+test_programs += %D%/test-refusals
+%C%_test_refusals_SOURCES  = %D%/test-refusals.c $(rdma_kit)
+%C%_test_refusals_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_refusals_LDADD    = $(softverbs_engine_ldadd)
+# What was made half way is ended by the ladder.
+test_programs += %D%/test-setup
+%C%_test_setup_SOURCES  = %D%/test-setup.c $(rdma_kit)
+%C%_test_setup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_setup_LDADD    = $(softverbs_engine_ldadd)
+include %D%/catalogue.mk
+endif
+endif
+EXTRA_DIST += %D%/run %D%/differ %D%/stricter docs/softverbs.md

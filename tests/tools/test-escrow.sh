@@ -1,0 +1,252 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# The escrow command on the mock: the sub-commands do what escrow(1) says. Prints TAP.
+set -u
+escrow=$top_builddir/tools/escrow
+mock=$top_builddir/backends/.libs/mock.so
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+export XDG_RUNTIME_DIR=$dir
+n=0
+
+# ok NAME COMMAND...: one line, and what the command said if it failed.
+ok() {
+	local name=$1
+	shift
+	n=$((n + 1))
+	if "$@" >"$dir/out" 2>&1; then
+		echo "ok $n - $name"
+	else
+		sed 's/^/# /' "$dir/out"
+		echo "not ok $n - $name"
+	fi
+}
+
+# status N COMMAND...: the command ends with N.
+status() {
+	local want=$1 got=0
+	shift
+	"$@" || got=$?
+	[ "$got" = "$want" ] || { echo "exit status $got, not $want"; return 1; }
+}
+
+# says TEXT COMMAND...: what it prints on either output has this text.
+says() {
+	local text=$1 out
+	shift
+	out=$("$@" 2>&1)
+	case $out in *"$text"*) return 0 ;; esac
+	printf '%s\nlacks: %s\n' "$out" "$text"
+	return 1
+}
+
+# lacks TEXT COMMAND...: it works, and does not print this text.
+lacks() {
+	local text=$1 out
+	shift
+	out=$("$@" 2>&1) || return 1
+	case $out in *"$text"*) printf '%s\nhas: %s\n' "$out" "$text"; return 1 ;; esac
+}
+
+listed() { "$escrow" list | grep -q "^mock .*mock\.so$"; }
+
+demo() { timeout 120 "$escrow" demo -b "$mock" "$@"; }
+
+# trouble COMMAND...: it ends with 2, says why on standard error, and prints no result.
+trouble() {
+	local rc=0
+	"$@" >"$dir/result" || rc=$?
+	[ $rc = 2 ] && [ ! -s "$dir/result" ] || { cat "$dir/result"; echo "exit status $rc"; return 1; }
+}
+
+# Two ends on "two machines" of which one means to move less.
+sizes_differ() {
+	local port=$((20000 + $$ % 20000)) source rc=0
+	demo --listen "127.0.0.1:$port" --parents 3 --bytes 4096 >"$dir/source" 2>&1 &
+	source=$!
+	demo --connect "127.0.0.1:$port" --parents 2 --bytes 4096 >"$dir/requester" 2>&1 || rc=$?
+	wait $source
+	cat "$dir/source" "$dir/requester"
+	[ $rc = 1 ] && grep -q "the source lends 12288 bytes, and --parents x --bytes are 8192 here" "$dir/requester" &&
+		! grep -q WRONG "$dir/requester"
+}
+
+# While a long demo runs, its ledger can be read; then the demo ends well.
+ledger_of_running_demo() {
+	local pid rc
+	"$escrow" demo -b "$mock" --rounds 1000000 --parents 1 --bytes 4096 >"$dir/demo.out" 2>&1 &
+	pid=$!
+	until [ -S "$dir/escrow/$pid" ]; do kill -0 $pid || return 1; done
+	until "$escrow" ledger "$pid" >"$dir/text" && grep -q "^engine requester on mock" "$dir/text"; do
+		kill -0 $pid || return 1
+	done
+	"$escrow" ledger --json >"$dir/json"
+	rc=$?
+	kill $pid
+	wait $pid
+	[ $rc = 0 ] && grep -q '"engine" : "requester"' "$dir/json" && grep -q "engine .* live" "$dir/text" &&
+		grep -q "^process $pid$" "$dir/text"
+}
+
+# killed source|requester: that end is killed while bytes move; the other says so and gives all back.
+killed() {
+	local pid source cat rc
+	rm -f "$dir/fifo"
+	mkfifo "$dir/fifo"
+	timeout 60 cat "$dir/fifo" >"$dir/killed" &
+	cat=$!
+	"$escrow" demo -b "$mock" --rounds 1000000 --parents 1 --bytes 4096 >"$dir/fifo" 2>&1 &
+	pid=$!
+	until [ -S "$dir/escrow/$pid" ]; do kill -0 $pid || return 1; done
+	until source=$(pgrep -P $pid); do kill -0 $pid || return 1; done
+	if [ "$1" = source ]; then kill -9 "$source"; else kill -9 $pid; fi
+	wait $pid
+	wait $cat # the end of the pipe: both processes are gone
+	rc=$?
+	cat "$dir/killed"
+	[ $rc = 0 ] && grep -q "closed, and every charge is back" "$dir/killed" &&
+		grep -q "lost\|gone\|went away\|E_PEER_LOST" "$dir/killed"
+}
+
+ok "list shows the mock" listed
+ok "list --json" says '"loadable" : true' "$escrow" list --json
+ok "info tells the settings" says "num_lanes=1" "$escrow" info mock
+ok "info --json" says '"revision" : 1' "$escrow" info --json mock
+ok "info of a backend that lists no rails does not speak of them" lacks '"rails' "$escrow" info --json "$mock"
+ok "info of a backend that dies when it is asked says so" says "it died when it was asked" \
+	"$escrow" info "$TEST_MODULE_PATH/bad-asked.so"
+ok "... after what it knows" says "colour=grey" "$escrow" info "$TEST_MODULE_PATH/bad-asked.so"
+ok "... and answers 1" status 1 "$escrow" info "$TEST_MODULE_PATH/bad-asked.so"
+ok "info of no backend says what it looked for" says 'no backend "nonsense"' "$escrow" info nonsense
+ok "... and answers 1" status 1 "$escrow" info nonsense
+printf 'not an object' >"$dir/bad.so"
+ok "info of no object says why" says "not an ELF file" "$escrow" info "$dir/bad.so"
+ok "demo: eight parents of 5 MiB each way" says "both engines closed, and every charge is back" demo
+ok "demo: READ only, several lanes, events" says "bytes and guards: right" demo --op read --lanes 4 --events
+ok "demo: one byte" says "bytes and guards: right" demo --bytes 1 --parents 1
+ok "demo --json" says '"closed_clean" : true' demo --json --op write --bytes 100000 --parents 3
+ok "demo: an address that is none is named, and it ends" says "HOST:PORT is meant" demo --connect nonsense
+ok "demo: a value out of range is named" says "--parents 0: 1 to 1000 is allowed" demo --parents 0
+ok "demo: an unknown setting names the nearest key" says "num_lanes" demo -s num_lane=2
+ok "demo: a setting like none points to the list" says "options list the keys" demo -s xyzzy=2
+ok "demo: a setting that is refused is trouble, without a result" trouble demo -s num_lane=2
+ok "demo: no such backend is trouble, without a result" trouble "$escrow" demo -b nosuch
+ok "demo: ends that differ in size say so" sizes_differ
+ok "swap: no such backend is trouble, without a result" trouble "$escrow" swap "$mock" nosuch
+ok "swap: there and back, nothing lost" says "2 swaps" "$escrow" swap "$mock"
+ok "swap: one that is taken back loses nothing" says " 0 lost, 0 wrong: FAILED" \
+	"$escrow" swap "$mock" "$TEST_MODULE_PATH/bad-open.so"
+ok "... and answers 1" status 1 "$escrow" swap "$mock" "$TEST_MODULE_PATH/bad-open.so"
+ok "swap --dry-run takes everything back" says "dry run: 0 swaps" "$escrow" swap --dry-run -n 1 "$mock"
+ok "swap --json: twenty swaps" says '"committed" : 20' "$escrow" swap --json -n 20 "$mock"
+ok "swap: a value out of range is named" says "--times 0: 1 to 1000000 is allowed" "$escrow" swap -n 0
+ok "an unknown option points to --help" says "escrow list --help" "$escrow" list --frobnicate
+ok "ledger: no process id" says '"12x" is not a process id' "$escrow" ledger 12x
+ok "ledger of a process that serves none" says "process 1 serves no ledger" "$escrow" ledger 1
+# What whoever starts the tool does to it
+unwritten() { # COMMAND...: trouble, and it says what cannot be written
+	local rc=0
+	"$@" >/dev/full 2>"$dir/why" || rc=$?
+	cat "$dir/why"
+	[ $rc = 2 ] && grep -q "standard output cannot be written: No space left" "$dir/why"
+}
+closed() { # COMMAND...: without any standard descriptor, trouble, and nothing is written elsewhere
+	local rc=0
+	(exec "$@" <&- >&- 2>&-) || rc=$?
+	[ $rc = 2 ] || { echo "exit status $rc"; return 1; }
+}
+into_a_device() { # a report goes into what the name is, not over it
+	ln -s /dev/full "$dir/full"
+	status 2 "$escrow" conform -q -c ESC-LIFE-001 --json "$dir/full" mock &&
+		status 2 "$escrow" conform -q -c ESC-LIFE-001 --junit "$dir/full" mock &&
+		[ -L "$dir/full" ] && [ -c /dev/full ] || return 1
+	"$escrow" conform -q -c ESC-LIFE-001 --json /dev/stdout mock | grep -q '"statement"'
+}
+utf8() { "$@" | iconv -f UTF-8 -t UTF-8 >/dev/null; }
+odd=$dir/$'o\xcc dd\xff'
+mkdir "$odd"
+cp "$mock" "$odd/mock.so"
+for sub in "list --json" "info mock" "conform -q -c ESC-LIFE-001 mock" "conform --list" "swap --json" \
+	"demo -b mock --parents 1 --bytes 1 --json" "list --help" --help --version; do
+	# shellcheck disable=SC2086
+	ok "$sub: a full disk is trouble" unwritten "$escrow" $sub
+done
+ok "list: closed descriptors are trouble" closed "$escrow" list
+ok "demo: closed descriptors are trouble" closed "$escrow" demo -b mock --parents 1 --bytes 1
+for sub in "info mock" "conform -q -c ESC-PROC-002 mock" "supervise -- true" "swap"; do
+	# shellcheck disable=SC2086
+	ok "$sub: whoever starts it ignores SIGCHLD" timeout 60 env --ignore-signal=CHLD "$escrow" $sub
+done
+ok "conform: --json and --junit into a device or a pipe" into_a_device
+ok "conform: a setting without a value is named" says "--config nonsense: not KEY=VALUE" \
+	"$escrow" conform -o nonsense -c ESC-LIFE-001 mock
+ok "demo: a path in no locale's letters" status 0 demo -b "$odd/mock.so" --parents 1 --bytes 1
+ok "info --json is UTF-8 whatever the path" utf8 "$escrow" info --json "$odd/mock.so"
+ok "conform --json is UTF-8 whatever the path" \
+	utf8 sh -c "\"\$1\" conform -q -c ESC-LIFE-001 --json /dev/fd/3 \"\$2\" 3>&1 >/dev/null" - "$escrow" "$odd/mock.so"
+ok "an unknown sub-command is trouble" status 2 "$escrow" frobnicate
+ok "no process serves a ledger: 77" status 77 "$escrow" ledger
+ok "the ledger of a running demo, text and JSON" ledger_of_running_demo
+ok "demo: the source is killed" killed source
+ok "demo: the requester is killed" killed requester
+name="demo: without a device, the RDMA backend on softverbs"
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+if [ -n "${SANITIZERS:-}" ]; then
+	skip "$name" "a sanitizer must be the first library of a program"
+elif [ ! -f "$top_builddir/backends/.libs/rdma.so" ]; then
+	skip "$name" "built without the RDMA backend"
+elif [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
+	skip "$name" "this machine has a device"
+else
+	ok "$name" says "the RDMA backend runs on softverbs" timeout 120 "$escrow" demo --rounds 2
+fi
+
+# The rails that there are, before an engine is open
+rdma=$top_builddir/backends/.libs/rdma.so
+on() { "$top_srcdir/tests/softverbs/run" --rails 2 "$@"; } # [OPTION...] -- COMMAND...
+one_line() { # PATTERN...: the lines that fit all of them are one
+	local lines pattern
+	lines=$(cat)
+	for pattern in "$@"; do lines=$(grep -E -- "$pattern" <<<"$lines"); done
+	[ "$(grep -c . <<<"$lines")" = 1 ] || { echo "not one line: $*: $lines"; return 1; }
+}
+rail_listed() {
+	on -- "$escrow" info "$rdma" >"$dir/rails" && cat "$dir/rails" &&
+		one_line 'rail\.0 +softverbs0/1 +softverbs +up +RoCEv2 +1 +::ffff:127\.77\.0\.1 +- +127\.77\.0\.1$' <"$dir/rails" &&
+		one_line 'rail\.1 +softverbs1/1 .* 127\.77\.1\.1$' <"$dir/rails" &&
+		one_line 'unused +softverbs0/1 .* fe80:' <"$dir/rails" &&
+		[ "$(grep -c 'of this port another address is used' "$dir/rails")" = 2 ]
+}
+rail_in_json() {
+	on -- "$escrow" info --json -s max_rails=1 "$rdma" >"$dir/rails" && cat "$dir/rails" &&
+		jq -e '.rails | length == 4 and
+			(map(select(.use == "used")) | length == 1 and (.[0] | .device == "softverbs0" and .port == 1 and
+				.number == 0 and .state == "up" and .type == "RoCEv2" and .gid_index == 1 and
+				.gid == "::ffff:127.77.0.1" and .address == "127.77.0.1" and .numa_node == null and
+				.driver == "softverbs" and .why == null and .mtu == 4096)) and
+			(map(select(.address == "127.77.1.1")) | length == 1 and
+				(.[0] | .use == "unused" and .number == null and .why == "max_rails allows 1"))' "$dir/rails"
+}
+rail_node() { # sysfs says where the device sits
+	mkdir -p "$dir/sys/class/infiniband/softverbs1/device"
+	echo 3 >"$dir/sys/class/infiniband/softverbs1/device/numa_node"
+	on -- "$escrow" info --json -s "rdma.sysfs=$dir/sys" "$rdma" >"$dir/rails" && cat "$dir/rails" &&
+		jq -e '[.rails[] | select(.use == "used") | .numa_node] == [null, 3]' "$dir/rails"
+}
+rails_skip=
+[ -z "${SANITIZERS:-}" ] || rails_skip="a sanitizer must be the first library of a program"
+[ -f "$rdma" ] || rails_skip="built without the RDMA backend"
+rail() { # NAME COMMAND...
+	if [ -n "$rails_skip" ]; then skip "$1" "$rails_skip"; else ok "$@"; fi
+}
+rail "info rdma: the rails that an engine would have, and what is passed over" rail_listed
+rail "info rdma: a device that open refuses" says "refused  softverbs0/1" on --personality siw -- "$escrow" info "$rdma"
+rail "... and why" says "iWARP gives no end-to-end acknowledgement" on --personality siw -- "$escrow" info "$rdma"
+rail "info rdma: what is not named" says "rdma.rails does not name it" on -- "$escrow" info -s rdma.rails=softverbs1 "$rdma"
+rail "info rdma: a setting that open would refuse is named" says 'the nearest is "rdma.rails"' \
+	on -- "$escrow" info -s rdma.rale=x "$rdma"
+rail "... and answers 1" status 1 on -- "$escrow" info -s rdma.rale=x "$rdma"
+command -v jq >/dev/null || rails_skip=${rails_skip:-no jq here}
+rail "info rdma --json" rail_in_json
+rail "info rdma: the NUMA node" rail_node
+echo "1..$n"

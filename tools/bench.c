@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/bench.h"
+#include "tools/ledger-view.h"
+#include "tools/tool.h"
+
+#define DEFAULT_AREA (UINT64_C(64) << 20) /* at most, unless one block of each thread needs more */
+#define UNSET G_MININT
+#define MOST_AREA (UINT64_C(64) << 30)
+
+/* The command line as it is given. */
+struct words {
+	char *op, *size, *batch, *window, *threads, *lanes, *rails, *pin, *memory, *unit, *plot,
+		*baseline;
+	double duration;
+	gint64 iterations;
+	char *listen, *connect;
+	gboolean csv, json, source, on_double;
+	gboolean hugepages, check;
+	char *backend;
+	char **settings;
+	gint repeats;
+};
+
+static bool parse(struct words *w, int *argc, char ***argv)
+{
+	const GOptionEntry entries[] = {
+		{"backend", 'b', 0, G_OPTION_ARG_FILENAME, &w->backend,
+		 "Name or path (default: rdma, on softverbs where there is no device)", "BACKEND"},
+		{"op", 0, 0, G_OPTION_ARG_STRING, &w->op, "read, write, mix (read,write)", "LIST"},
+		{"size", 0, 0, G_OPTION_ARG_STRING, &w->size,
+		 "Bytes of an op; 64-1M doubles (64,4K,64K,1M)", "LIST"},
+		{"batch", 0, 0, G_OPTION_ARG_STRING, &w->batch, "Ops posted by one call (1)",
+		 "LIST"},
+		{"window", 0, 0, G_OPTION_ARG_STRING, &w->window,
+		 "Batches each thread has under way (16)", "LIST"},
+		{"threads", 0, 0, G_OPTION_ARG_STRING, &w->threads, "Threads that post (1)",
+		 "LIST"},
+		{"lanes", 0, 0, G_OPTION_ARG_STRING, &w->lanes, "Lanes of each rail", "LIST"},
+		{"rails", 0, 0, G_OPTION_ARG_STRING, &w->rails, "Use at most so many rails",
+		 "LIST"},
+		{"duration", 0, 0, G_OPTION_ARG_DOUBLE, &w->duration, "Of a point (1)", "SECONDS"},
+		{"iterations", 0, 0, G_OPTION_ARG_INT64, &w->iterations,
+		 "Ops of a point, instead of a duration", "N"},
+		{"repeat", 0, 0, G_OPTION_ARG_INT, &w->repeats,
+		 "Measure each point N times (1, with --baseline 5)", "N"},
+		{"check", 0, 0, G_OPTION_ARG_NONE, &w->check, "Compare all bytes after each point",
+		 NULL},
+		{"pin", 0, 0, G_OPTION_ARG_STRING, &w->pin, "Processors of the threads, in turn",
+		 "LIST"},
+		{"hugepages", 0, 0, G_OPTION_ARG_NONE, &w->hugepages, "Use huge pages", NULL},
+		{"memory", 0, 0, G_OPTION_ARG_STRING, &w->memory,
+		 "Bytes to read and as many to write (what is under way, at most 64M)", "BYTES"},
+		{"unit", 0, 0, G_OPTION_ARG_STRING, &w->unit, "GB (1e9), GiB or Gb (GB)", "UNIT"},
+		{"csv", 0, 0, G_OPTION_ARG_NONE, &w->csv, "Comma-separated values", NULL},
+		{"json", 0, 0, G_OPTION_ARG_NONE, &w->json, "Machine-readable output", NULL},
+		{"baseline", 0, 0, G_OPTION_ARG_STRING, &w->baseline,
+		 "raw: the same load by bare verbs (the mock: by memcpy), in turns", "WHAT"},
+		{"plot", 0, 0, G_OPTION_ARG_FILENAME, &w->plot, "Pictures, SVG and PNG, by gnuplot",
+		 "DIR"},
+		{"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &w->settings,
+		 "A setting of the backend; may be repeated", "KEY=VALUE"},
+		{"listen", 0, 0, G_OPTION_ARG_STRING, &w->listen,
+		 "Be the source only, for a requester on another machine", "[HOST]:PORT"},
+		{"connect", 0, 0, G_OPTION_ARG_STRING, &w->connect,
+		 "Be the requester only, of the source that listens there", "HOST:PORT"},
+		{"source", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &w->source, NULL, NULL},
+		{"softverbs", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &w->on_double, NULL,
+		 NULL},
+		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
+	};
+
+	return tool_parse(entries, "",
+			  "Measures READ and WRITE between two processes through a backend. A LIST "
+			  "is 64,4K,1M or 1-8 (1,2,4,8); all combinations are measured.",
+			  argc, argv);
+}
+
+/* ---- From words to options ------------------------------------------------------------------------------ */
+static bool lists(struct bench_options *o, const struct words *w)
+{
+	const struct {
+		const char *option, *text, *preset;
+		guint64 low, high;
+		struct bench_list *list;
+	} all[] = {
+		{"size", w->size, "64,4K,64K,1M", 1, UINT64_C(1) << 30, &o->sizes},
+		{"batch", w->batch, "1", 1, BENCH_MAX_BATCH, &o->batches},
+		{"window", w->window, "16", 1, BENCH_MAX_WINDOW, &o->windows},
+		{"threads", w->threads, "1", 1, BENCH_MAX_THREADS, &o->threads},
+		{"lanes", w->lanes, "0", 0, 16, &o->lanes},
+		{"rails", w->rails, "0", 0, 16, &o->rails},
+	};
+
+	for (guint i = 0; i < G_N_ELEMENTS(all); i++)
+		if (!bench_list_parse(all[i].option, all[i].text ? all[i].text : all[i].preset,
+				      all[i].low, all[i].high, all[i].list))
+			return false;
+	return bench_words_parse("op", w->op ? w->op : "read,write", bench_op_names, &o->ops);
+}
+
+static bool processors(struct bench_options *o, const struct words *w)
+{
+	cpu_set_t allowed;
+
+	if (!w->pin)
+		return true;
+	if (!bench_list_parse("pin", w->pin, 0, CPU_SETSIZE - 1, &o->cpus))
+		return false;
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		CPU_ZERO(&allowed);
+	for (guint i = 0; i < o->cpus.n; i++)
+		if (!CPU_ISSET(o->cpus.value[i], &allowed)) {
+			tool_complain("bench: --pin %" PRIu64
+				      ": this process may not run there, but on %d processor(s)",
+				      o->cpus.value[i], CPU_COUNT(&allowed));
+			return false;
+		}
+	return true;
+}
+
+static guint64 largest(const struct bench_list *list)
+{
+	guint64 value = 0;
+
+	for (guint i = 0; i < list->n; i++)
+		value = MAX(value, list->value[i]);
+	return value;
+}
+
+/* What the largest point has under way; no thread goes without a block. */
+static bool memory(struct bench_options *o, const struct words *w)
+{
+	guint64 block = (largest(&o->sizes) + 63) / 64 * 64;
+	guint64 least = block * largest(&o->threads);
+	guint64 most = least * largest(&o->batches) * largest(&o->windows);
+	struct bench_list given;
+
+	o->area = MAX(MIN(most, DEFAULT_AREA), least);
+	if (!w->memory)
+		return true;
+	if (!bench_list_parse("memory", w->memory, least, MAX(least, MOST_AREA), &given))
+		return false;
+	o->area = given.value[0] / 64 * 64;
+	return true;
+}
+
+static bool in_range(const char *what, double value, double low, double high)
+{
+	if (value >= low && value <= high)
+		return true;
+	tool_complain("bench: --%s %g: %g to %g is allowed", what, value, low, high);
+	return false;
+}
+
+static bool amounts(struct bench_options *o, const struct words *w)
+{
+	o->seconds = w->duration;
+	o->iterations = w->iterations;
+	o->repeats = w->repeats != UNSET ? w->repeats : o->baseline ? 5 : 1;
+	return in_range("duration", w->duration, 0.001, 86400) &&
+	       in_range("iterations", (double)w->iterations, 0, 1e12) &&
+	       in_range("repeat", o->repeats, 1, BENCH_MAX_REPEATS);
+}
+
+static bool output(struct bench_options *o, const struct words *w)
+{
+	struct bench_list unit;
+
+	if (!bench_words_parse("unit", w->unit ? w->unit : "GB", bench_unit_names, &unit))
+		return false;
+	o->unit = (enum bench_unit)unit.value[0];
+	o->format = w->json ? BENCH_JSON : w->csv ? BENCH_CSV : BENCH_TABLE;
+	o->progress = isatty(STDERR_FILENO);
+	if (!(w->json && w->csv) && !(w->listen && w->connect))
+		return true;
+	tool_complain(w->json && w->csv ? "bench: --csv and --json: one of them"
+					: "bench: --listen and --connect: a machine is one end");
+	return false;
+}
+
+static bool baseline(struct bench_options *o, const struct words *w)
+{
+	static const char *const names[] = {"raw", NULL};
+	struct bench_list found;
+
+	o->baseline = w->baseline != NULL;
+	return !w->baseline || bench_words_parse("baseline", w->baseline, names, &found);
+}
+
+static bool complete(struct bench_options *o, const struct words *w)
+{
+	o->set.settings = w->settings;
+	o->set.hugepages = w->hugepages;
+	o->check = w->check;
+	o->other = w->connect;
+	o->plot = w->plot;
+	return lists(o, w) && processors(o, w) && memory(o, w) && baseline(o, w) && amounts(o, w) &&
+	       output(o, w) && (!o->plot || w->source || bench_plot_ready(o->plot));
+}
+
+/* ---- The ends ---------------------------------------------------------------------------------------------- */
+/* TOOL_TROUBLE: it did not come to the first point. */
+static int measure(const struct bench_options *o, int channel)
+{
+	struct bench_requester r = {
+		.o = o, .end = {.channel = channel}, .message = g_new0(struct demo_message, 1)};
+	GPtrArray *rows = g_ptr_array_new_with_free_func(g_free);
+	bool good = bench_sweep(&r, rows);
+	int status;
+
+	if (o->format == BENCH_JSON && r.configuration)
+		bench_report_json(&r, rows, good);
+	if (good && o->plot)
+		good = bench_plot(o, rows, o->plot);
+	g_ptr_array_unref(rows);
+	g_free(r.message);
+	status = good ? TOOL_OK : r.configuration ? TOOL_NO : TOOL_TROUBLE;
+	g_strfreev(r.configuration);
+	return status;
+}
+
+static int run_both(const struct bench_options *o, char **argv)
+{
+	int pair[2], status, ended = 0;
+	GPid source;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+		tool_complain("bench: no socket pair: %s", g_strerror(errno));
+		return TOOL_TROUBLE;
+	}
+	source = demo_start_source(argv, o->set.backend, pair[1]);
+	close(pair[1]);
+	if (source < 0)
+		return TOOL_TROUBLE;
+	status = measure(o, pair[0]);
+	close(pair[0]);
+	waitpid(source, &ended, 0);
+	return status == TOOL_OK && ended ? TOOL_NO : status;
+}
+
+static int run_source(const struct bench_options *o, int channel)
+{
+	if (channel < 0)
+		return TOOL_TROUBLE;
+	return bench_source(&o->set, channel) ? TOOL_OK : TOOL_NO;
+}
+
+static int run_requester(const struct bench_options *o, int channel)
+{
+	if (channel < 0)
+		return TOOL_TROUBLE;
+	return measure(o, channel);
+}
+
+static int run(struct words *w, char **argv)
+{
+	struct bench_options o = {.area = 0};
+	int status;
+
+	if (!complete(&o, w))
+		return TOOL_TROUBLE;
+	if (!w->backend)
+		w->backend = demo_choose_backend(argv, w->on_double);
+	o.set.backend = w->backend;
+	if (w->source)
+		return run_source(&o, DEMO_CHANNEL_FD);
+	ledger_serve_start();
+	if (w->listen)
+		status = run_source(&o, demo_listen(w->listen));
+	else if (w->connect)
+		status = run_requester(&o, demo_connect(w->connect));
+	else
+		status = run_both(&o, argv);
+	ledger_serve_stop();
+	if (w->on_double)
+		demo_leave_double();
+	return status;
+}
+
+static void clear(struct words *w)
+{
+	char *texts[] = {w->op,    w->size,     w->batch,  w->window,  w->threads,
+			 w->lanes, w->rails,    w->pin,    w->memory,  w->unit,
+			 w->plot,  w->baseline, w->listen, w->connect, w->backend};
+
+	for (guint i = 0; i < G_N_ELEMENTS(texts); i++)
+		g_free(texts[i]);
+	g_strfreev(w->settings);
+}
+
+int bench_main(int argc, char **argv)
+{
+	struct words w = {.duration = 1, .repeats = UNSET};
+	g_auto(GStrv) copy = g_strdupv(argv);
+	int status = TOOL_TROUBLE;
+
+	if (parse(&w, &argc, &argv)) {
+		if (argc > 1)
+			tool_complain("bench takes no argument: %s", argv[1]);
+		else
+			status = run(&w, copy);
+	}
+	clear(&w);
+	return status;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/demo.h"
+#include "tools/json.h"
+#include "tools/ledger-view.h"
+#include "tools/tool.h"
+
+struct demo_options {
+	struct demo_settings set;
+	gboolean json, events, source, on_double;
+	int rails, lanes;
+	char *listen, *connect; /* HOST:PORT of the channel between two machines */
+};
+
+static bool parse(struct demo_options *o, int *argc, char ***argv)
+{
+	const GOptionEntry entries[] = {
+		{"backend", 'b', 0, G_OPTION_ARG_FILENAME, &o->set.backend,
+		 "Name or path (default: rdma, on softverbs where there is no device)", "BACKEND"},
+		{"op", 0, 0, G_OPTION_ARG_STRING, &o->set.op, "read, write or both (default)",
+		 "OP"},
+		{"parents", 0, 0, G_OPTION_ARG_INT, &o->set.parents, "Transfers each way (8)", "N"},
+		{"bytes", 0, 0, G_OPTION_ARG_INT64, &o->set.parent_bytes, "Size of each (5242880)",
+		 "N"},
+		{"rounds", 0, 0, G_OPTION_ARG_INT, &o->set.rounds, "How often (1)", "N"},
+		{"rails", 0, 0, G_OPTION_ARG_INT, &o->rails, "Use at most so many rails", "N"},
+		{"lanes", 0, 0, G_OPTION_ARG_INT, &o->lanes, "Lanes of each rail", "N"},
+		{"events", 0, 0, G_OPTION_ARG_NONE, &o->events,
+		 "Sleep on the engine's descriptor instead of polling", NULL},
+		{"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &o->set.settings,
+		 "A setting of the backend; may be repeated", "KEY=VALUE"},
+		{"listen", 0, 0, G_OPTION_ARG_STRING, &o->listen,
+		 "Be the source only, for a requester on another machine", "[HOST]:PORT"},
+		{"connect", 0, 0, G_OPTION_ARG_STRING, &o->connect,
+		 "Be the requester only, of the source that listens there", "HOST:PORT"},
+		{"json", 0, 0, G_OPTION_ARG_NONE, &o->json, "Machine-readable output", NULL},
+		{"source", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &o->source, NULL, NULL},
+		{"softverbs", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &o->on_double, NULL,
+		 NULL},
+		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
+	};
+
+	return tool_parse(entries, "",
+			  "Moves bytes between two processes through a backend, checks each of "
+			  "them, and shows the ledger.",
+			  argc, argv);
+}
+
+static bool in_range(const char *what, gint64 value, gint64 low, gint64 high)
+{
+	if (value >= low && value <= high)
+		return true;
+	tool_complain("demo: --%s %" G_GINT64_FORMAT ": %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT
+		      " is allowed",
+		      what, value, low, high);
+	return false;
+}
+
+/* 0 leaves it to the backend. */
+static void add_number(GStrvBuilder *settings, const char *key, int value)
+{
+	g_autofree char *setting = g_strdup_printf("%s=%d", key, value);
+
+	if (value)
+		g_strv_builder_add(settings, setting);
+}
+
+static bool complete(struct demo_options *o)
+{
+	struct demo_settings *s = &o->set;
+	g_autoptr(GStrvBuilder) all = g_strv_builder_new();
+
+	if (!in_range("parents", s->parents, 1, 1000) ||
+	    !in_range("bytes", s->parent_bytes, 1, (gint64)1 << 30) ||
+	    !in_range("rounds", s->rounds, 1, 1000000) || !in_range("rails", o->rails, 0, 16) ||
+	    !in_range("lanes", o->lanes, 0, 16))
+		return false;
+	if (!in_range("parents x bytes", s->parents * s->parent_bytes, 1, (gint64)1 << 34))
+		return false;
+	if (o->listen && o->connect) {
+		tool_complain("demo: --listen and --connect: a machine is one end");
+		return false;
+	}
+	if (strcmp(s->op, "read") && strcmp(s->op, "write") && strcmp(s->op, "both")) {
+		tool_complain("demo: --op %s: read, write or both", s->op);
+		return false;
+	}
+	for (char **setting = s->settings; setting && *setting; setting++)
+		g_strv_builder_add(all, *setting);
+	add_number(all, "max_rails", o->rails);
+	add_number(all, "num_lanes", o->lanes);
+	g_strfreev(s->settings);
+	s->settings = g_strv_builder_end(all);
+	s->events = o->events;
+	s->progress = !o->json && isatty(STDERR_FILENO);
+	return true;
+}
+
+GPid demo_spawn(char *const *words, int channel)
+{
+	const int from[] = {channel}, to[] = {DEMO_CHANNEL_FD};
+	g_autoptr(GError) error = NULL;
+	GPid pid;
+
+	/* -1: output is inherited. GLib would close a descriptor that is already in its place. */
+	if (g_spawn_async_with_pipes_and_fds(NULL, (const char *const *)words, NULL,
+					     G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, -1, -1, -1,
+					     from, to, 1, &pid, NULL, NULL, NULL, &error))
+		return pid;
+	tool_complain("%s: %s", demo_command(), error->message);
+	return -1;
+}
+
+GPid demo_start_source(char **argv, const char *backend, int channel)
+{
+	g_autoptr(GStrvBuilder) builder = g_strv_builder_new();
+	g_auto(GStrv) words = NULL;
+
+	g_strv_builder_add(builder, "/proc/self/exe");
+	g_strv_builder_add(builder, demo_command());
+	for (char **word = argv + 1; *word; word++)
+		g_strv_builder_add(builder, *word);
+	/* The same backend, also where it was chosen here: the last word counts. */
+	g_strv_builder_add(builder, "--backend");
+	g_strv_builder_add(builder, backend);
+	g_strv_builder_add(builder, "--source");
+	words = g_strv_builder_end(builder);
+	return demo_spawn(words, channel);
+}
+
+static double gbps(uint64_t bytes, double seconds)
+{
+	return seconds > 0 ? (double)bytes / seconds / 1e9 : 0;
+}
+
+static void print_result(const struct demo_options *o, const struct demo_result *r, bool ok)
+{
+	printf("%s: %d parent%s of %" G_GINT64_FORMAT " bytes, %d round%s\n", o->set.backend,
+	       o->set.parents, tool_s(o->set.parents), o->set.parent_bytes, o->set.rounds,
+	       tool_s(o->set.rounds));
+	if (r->read_bytes)
+		printf("READ   %12" G_GUINT64_FORMAT " bytes  %8.3f GB/s\n", r->read_bytes,
+		       gbps(r->read_bytes, r->read_seconds));
+	if (r->write_bytes)
+		printf("WRITE  %12" G_GUINT64_FORMAT " bytes  %8.3f GB/s\n", r->write_bytes,
+		       gbps(r->write_bytes, r->write_seconds));
+	if (r->ops)
+		printf("bytes and guards: %s\n\n", r->bytes_right ? "right" : "WRONG");
+	if (r->ledger)
+		printf("requester, while the grant stood\n%s\n", r->ledger);
+	if (r->source_ledger)
+		printf("source, while the grant stood\n%s\n", r->source_ledger);
+	printf("%s\n", ok ? "both engines closed, and every charge is back" : "FAILED");
+}
+
+static void print_json(const struct demo_options *o, const struct demo_result *r, bool ok)
+{
+	JsonBuilder *json = json_builder_new();
+
+	json_builder_begin_object(json);
+	json_add_bool(json, "ok", ok);
+	json_add_string(json, "backend", o->set.backend);
+	json_add_number(json, "parents", (uint64_t)o->set.parents);
+	json_add_number(json, "parent_bytes", (uint64_t)o->set.parent_bytes);
+	json_add_number(json, "rounds", (uint64_t)o->set.rounds);
+	json_add_number(json, "read_bytes", r->read_bytes);
+	json_add_double(json, "read_seconds", r->read_seconds);
+	json_add_number(json, "write_bytes", r->write_bytes);
+	json_add_double(json, "write_seconds", r->write_seconds);
+	json_add_bool(json, "bytes_right", r->ops && r->bytes_right);
+	json_add_bool(json, "closed_clean", r->closed_clean);
+	json_builder_end_object(json);
+	json_print(json);
+}
+
+/* Where no engine could be opened nothing was tried, and why not has been said. */
+static int report(const struct demo_options *o, const struct demo_end *end,
+		  const struct demo_result *result, bool ok)
+{
+	if (o->json)
+		print_json(o, result, ok);
+	else if (end->opened)
+		print_result(o, result, ok);
+	return ok ? TOOL_OK : end->opened ? TOOL_NO : TOOL_TROUBLE;
+}
+
+/* Both ends on this machine. */
+static void clear(struct demo_result *result)
+{
+	g_free(result->ledger);
+	g_free(result->source_ledger);
+}
+
+static int run_both(struct demo_options *o, char **argv)
+{
+	struct demo_end end = {.set = &o->set, .role = "requester"};
+	struct demo_result result = {.bytes_right = false};
+	int pair[2], status = 0;
+	pid_t source;
+	bool ok;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+		tool_complain("demo: no socket pair: %s", g_strerror(errno));
+		return TOOL_TROUBLE;
+	}
+	source = demo_start_source(argv, o->set.backend, pair[1]);
+	close(pair[1]);
+	if (source < 0)
+		return TOOL_TROUBLE;
+	end.channel = pair[0];
+	ok = demo_requester(&end, &result);
+	if (!ok)
+		shutdown(pair[0], SHUT_RDWR);
+	waitpid(source, &status, 0);
+	ok = ok && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	status = report(o, &end, &result, ok);
+	clear(&result);
+	return status;
+}
+
+static int run_source(struct demo_options *o, int channel)
+{
+	struct demo_end end = {.set = &o->set, .role = "source", .channel = channel};
+	bool ok = channel >= 0 && demo_source(&end);
+
+	return ok ? TOOL_OK : end.opened ? TOOL_NO : TOOL_TROUBLE;
+}
+
+static int run_requester(struct demo_options *o, int channel)
+{
+	struct demo_end end = {.set = &o->set, .role = "requester", .channel = channel};
+	struct demo_result result = {.bytes_right = false};
+
+	int status = TOOL_TROUBLE;
+
+	if (channel >= 0)
+		status = report(o, &end, &result, demo_requester(&end, &result));
+	clear(&result);
+	return status;
+}
+
+static int run(struct demo_options *o, char **words)
+{
+	int status;
+
+	if (!o->set.backend)
+		o->set.backend = demo_choose_backend(words, o->on_double);
+	if (!o->set.op)
+		o->set.op = g_strdup("both");
+	if (!complete(o))
+		return TOOL_TROUBLE;
+	if (o->source)
+		return run_source(o, DEMO_CHANNEL_FD);
+	ledger_serve_start();
+	if (o->listen)
+		status = run_source(o, demo_listen(o->listen));
+	else if (o->connect)
+		status = run_requester(o, demo_connect(o->connect));
+	else
+		status = run_both(o, words);
+	ledger_serve_stop();
+	if (o->on_double)
+		demo_leave_double();
+	return status;
+}
+
+int demo_main(int argc, char **argv)
+{
+	struct demo_options o = {
+		.set = {.parents = 8, .parent_bytes = 5 << 20, .rounds = 1},
+	};
+	g_auto(GStrv) words = g_strdupv(argv);
+	int status = TOOL_TROUBLE;
+
+	if (parse(&o, &argc, &argv)) {
+		if (argc > 1)
+			tool_complain("demo takes no argument: %s", argv[1]);
+		else
+			status = run(&o, words);
+	}
+	g_free(o.set.backend);
+	g_free(o.set.op);
+	g_free(o.listen);
+	g_free(o.connect);
+	g_strfreev(o.set.settings);
+	return status;
+}
