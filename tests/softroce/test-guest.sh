@@ -282,22 +282,41 @@ test_one()
 	is "nothing is left behind" test -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'softroce.*' -newer "$dir/share/from-host")"
 }
 
-# The first QEMU ends at once: the run warns and starts another. That one's kernel complains, the next one's crashes
-test_planted()
+# qemu_once HOW: the next QEMU to be started is not as it should be: "ends" at once, or has an "uneasy" kernel, which says
+# BUG: while it boots, of a number that is none; those after it are
+qemu_once()
 {
 	local real
-	real=$(command -v qemu-system-x86_64)
-	mkdir "$dir/bin"
-	printf '#!/bin/sh\nmkdir "%s" 2> /dev/null && exit 1\nexec "%s" "$@"\n' "$dir/once" "$real" > "$dir/bin/qemu-system-x86_64"
+	real=$(PATH=${PATH#"$dir/bin:"} command -v qemu-system-x86_64)
+	mkdir -p "$dir/bin"
+	rm -rf "$dir/once"
+	cat > "$dir/bin/qemu-system-x86_64" <<-END
+		#!/bin/bash
+		mkdir "$dir/once" 2> /dev/null || exec "$real" "\$@"
+		[ $1 = uneasy ] || exit 1
+		exec "$real" "\${@//rcu_cpu_stall_timeout=150/rcu_cpu_stall_timeout=BUG:}"
+	END
 	chmod +x "$dir/bin/qemu-system-x86_64"
-	PATH=$dir/bin:$PATH ESCROW_ACCEL=tcg guest -- \
-		sh -c 'echo "WARNING: CPU: 0 PID: 1 at drivers/planted.c:1 planted+0x1/0x2" > /dev/kmsg'
-	is "a guest that never began is tried again, with a warning" grep -q 'warning.*once more' "$dir/err"
+}
+
+# A kernel that complains before the command has begun is booted again; one that complains or crashes under it fails the run
+test_planted()
+{
+	local PATH=$dir/bin:$PATH
+	export ESCROW_ACCEL=tcg
+	qemu_once uneasy
+	guest -- sh -c 'echo "WARNING: CPU: 0 PID: 1 at drivers/planted.c:1 planted+0x1/0x2" > /dev/kmsg; echo begun'
+	is "what the kernel complains of at boot is printed" grep -q "BUG:' invalid for parameter" "$dir/err"
+	is "a guest whose boot went wrong is tried again, with a warning" grep -q 'warning.*once more' "$dir/err"
+	is "the command ran in one of them only" test "$(cat "$dir/out")" = begun
 	is "a warning of the kernel fails the run" test "$status" = 70
 	is "and is printed" grep -q planted+0x1 "$dir/err"
+	qemu_once ends
 	guest -- sh -c 'echo before; echo c > /proc/sysrq-trigger; echo behind'
+	is "a guest that never began is tried again, with a warning" grep -q 'warning.*once more' "$dir/err"
 	is "a crash of the kernel fails the run" test "$status" = 70
 	is "what was said before it is not lost" test "$(cat "$dir/out")" = before
+	unset ESCROW_ACCEL
 }
 
 qemu_of()
