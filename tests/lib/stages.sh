@@ -13,7 +13,7 @@ stage_table=(
 	"dist       make distcheck and installcheck"
 	"matrix     old and new: hosts and backends built against a generated future header"
 	"mutants    the kill matrix: every mutant is caught, and by the right cases"
-	"simulate   random workloads against a random adversary, other seeds every day: 75 s of each core, 180 s with FULL=1"
+	"simulate   random workloads against a random adversary, other seeds every day: 90 s of each core, 180 s with FULL=1"
 	"planted    faults planted into the backends are found: some a day, all with FULL=1"
 	"lint       format, house rules, cppcheck (./dev lint also runs clang-tidy)"
 	"gates      native teardown failures on softverbs: every pair of the matrix (FULL=1: all of it)"
@@ -129,7 +129,7 @@ stage_simulate() {
 	make -C "$build" -s -j"$jobs" tests/simulate/simulate
 	for ((i = 0; i < jobs; i++)); do
 		tap_run "simulate-$i" "no rule is broken, core $i" "$build/tests/simulate/simulate" --runs 1000000 \
-			--seconds "${seconds:-75}" --seed "$((base + i * 500000))" &
+			--seconds "${seconds:-90}" --seed "$((base + i * 500000))" &
 		pids+=($!)
 	done
 	for i in "${pids[@]}"; do wait "$i" || rc=1; done

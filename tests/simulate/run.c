@@ -124,6 +124,8 @@ static void draw_run(void)
 	g_setenv("SOFTVERBS_RAILS", number, TRUE);
 	g_setenv("SOFTVERBS_ADVERSARY", sim_chance(5) ? "0" : "1", TRUE);
 	device = devices[sim_pick(G_N_ELEMENTS(devices))];
+	if (sim_chance(8)) /* drawn last, so that the seeds of before it keep their device */
+		device = "irdma";
 	if (run_device)
 		device = run_device;
 	if (strcmp(device, "irdma") == 0)
