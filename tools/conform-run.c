@@ -38,8 +38,8 @@ static char **child_arguments(const struct conform *c, const char *id, int recor
 {
 	g_autoptr(GStrvBuilder) b = g_strv_builder_new();
 	g_autofree char *line = g_strdup_printf(
-		"--fd %d --trail %d --case %s --parent %d --seed %" G_GUINT64_FORMAT, records,
-		trail, id, (int)getpid(), c->seed);
+		"--fd %d --trail %d --case %s --parent %d --limit %u --seed %" G_GUINT64_FORMAT,
+		records, trail, id, (int)getpid(), c->timeout_ms, c->seed);
 	g_auto(GStrv) words = g_strsplit(line, " ", -1);
 	char **s;
 

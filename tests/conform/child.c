@@ -3,7 +3,8 @@
  * escrow-conform-child - runs one case on one object and writes one verdict.
  *
  *   escrow-conform-child --list
- *   escrow-conform-child --fd N --trail N --case ID [--seed S] [--set K=V]... [--with B.so] A.so
+ *   escrow-conform-child --fd N --trail N --case ID [--seed S] [--limit MS] [--set K=V]...
+ *                        [--with B.so] A.so
  *
  * Plain C and libdl, so that what the object changes in the process can be seen.
  */
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/conform/case.h"
+#include "tests/conform/patience.h"
 #include "tests/conform/process.h"
 
 static const struct conform_area *const areas[] = {
@@ -199,6 +201,8 @@ int main(int argc, char **argv)
 			id = argv[i + 1];
 		else if (!strcmp(argv[i], "--seed"))
 			c.seed = strtoull(argv[i + 1], NULL, 0);
+		else if (!strcmp(argv[i], "--limit"))
+			patience_limit((unsigned int)strtoul(argv[i + 1], NULL, 10));
 		else if (!strcmp(argv[i], "--parent"))
 			parent = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--with"))
@@ -209,8 +213,9 @@ int main(int argc, char **argv)
 			break;
 	}
 	if (i + 1 != argc || !id) {
-		fprintf(stderr, "usage: escrow-conform-child --case ID [--seed S] [--set K=V] "
-				"[--with B.so] A.so\n");
+		fprintf(stderr,
+			"usage: escrow-conform-child --case ID [--seed S] [--limit MS] [--set K=V] "
+			"[--with B.so] A.so\n");
 		return 3;
 	}
 	settle_process(parent);

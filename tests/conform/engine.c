@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/conform/engine.h"
 
-#include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tests/conform/guard.h"
+#include "tests/conform/patience.h"
 #include "tests/conform/trail.h"
 
 #define ENGINES 64u
 #define POLL_MAX 16u
-#define WAIT_NS UINT64_C(10000000000)
 #define POISON_BYTE 0x5e
 
 struct escrow_error engine_error;
@@ -284,23 +281,6 @@ uint32_t engine_pending(const struct engine *en, unsigned int kind, uint64_t obj
 	return n;
 }
 
-static uint64_t real_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Lets others run: first the processor, then, when nothing comes, a millisecond. */
-static void idle(unsigned int round)
-{
-	if (round < 50)
-		sched_yield();
-	else
-		poll(NULL, 0, 1);
-}
-
 /* A frozen clock goes on in steps where the case says that time may pass. */
 static void let_time_pass(unsigned int round)
 {
@@ -314,7 +294,7 @@ static void let_time_pass(unsigned int round)
 void engine_wait_long(struct engine *en, unsigned int kind, uint64_t object,
 		      struct escrow_event *out)
 {
-	uint64_t end = real_ns() + WAIT_NS;
+	uint64_t end = patience_end();
 	unsigned int round = 0;
 
 	trail("%s: wait long for %s of %#llx", en->name, verdict_event(kind),
@@ -322,17 +302,17 @@ void engine_wait_long(struct engine *en, unsigned int kind, uint64_t object,
 	while (!engine_take(en, kind, object, out)) {
 		if (engine_pump())
 			continue;
-		expect_as("V7", real_ns() < end, "no event %s came for %#llx", verdict_event(kind),
-			  (unsigned long long)object);
+		expect_as("V7", !patience_over(end), "no event %s came for %#llx",
+			  verdict_event(kind), (unsigned long long)object);
 		let_time_pass(round);
-		idle(round++);
+		patience_idle(round++);
 	}
 }
 
 bool engine_try_wait(struct engine *en, unsigned int kind, uint64_t object,
 		     struct escrow_event *out)
 {
-	uint64_t end = real_ns() + WAIT_NS;
+	uint64_t end = patience_end();
 	unsigned int round = 0;
 
 	while (!engine_take(en, kind, object, out)) {
@@ -340,9 +320,9 @@ bool engine_try_wait(struct engine *en, unsigned int kind, uint64_t object,
 			round = 0;
 			continue;
 		}
-		if (real_ns() > end)
+		if (patience_over(end))
 			return false;
-		idle(round++);
+		patience_idle(round++);
 	}
 	return true;
 }
@@ -362,7 +342,7 @@ void engine_settle(void)
 	for (round = 0; round < 60; round++) {
 		if (engine_pump())
 			round = 0;
-		idle(round);
+		patience_idle(round);
 	}
 }
 
@@ -381,7 +361,7 @@ bool engine_can(const struct engine *en, uint64_t caps)
 
 unsigned int engine_end(struct engine *en, uint32_t mode)
 {
-	uint64_t end = real_ns() + WAIT_NS;
+	uint64_t end = patience_end();
 	escrow_status status = en->o->close(en->e, 0, mode);
 	unsigned int round = 0;
 
@@ -395,10 +375,10 @@ unsigned int engine_end(struct engine *en, uint32_t mode)
 			round = 0;
 			continue;
 		}
-		expect_as("CL1", real_ns() < end,
+		expect_as("CL1", !patience_over(end),
 			  "neither CLOSED nor QUARANTINED came after close");
 		let_time_pass(round);
-		idle(round++);
+		patience_idle(round++);
 	}
 	return en->closed ? ESCROW_EV_CLOSED : ESCROW_EV_QUARANTINED;
 }

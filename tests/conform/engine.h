@@ -57,7 +57,7 @@ struct engine *engine_adopt(const struct subject *s, struct host *host, const ch
 /* Polls every engine of the process once; true if anything came. */
 bool engine_pump(void);
 
-/* Takes the first event of that kind and object (0 = any), polling for at most ten seconds. */
+/* Takes the first event of that kind and object (0 = any), polling for as long as patience.h says. */
 bool engine_try_wait(struct engine *en, unsigned int kind, uint64_t object,
 		     struct escrow_event *out);
 void engine_wait(struct engine *en, unsigned int kind, uint64_t object, struct escrow_event *out);

@@ -2,13 +2,16 @@
 /* ESC-EVENT: poll, arm and the event descriptor. */
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "tests/conform/case.h"
 #include "tests/conform/pair.h"
+#include "tests/conform/patience.h"
 
 #define FD ESCROW_CAP_EVENT_FD
+#define IDLE_POLLS 200
 
 /* Is fd readable within ms? */
 static bool is_readable(int32_t fd, int ms)
@@ -21,16 +24,18 @@ static bool is_readable(int32_t fd, int ms)
 /* Polls and arms until arm gives OK, which it must when nothing comes any more. */
 static void arm_idle(struct engine *en)
 {
-	unsigned int i;
+	uint64_t end = patience_end();
+	unsigned int round;
 
-	for (i = 0; i < 1000; i++) {
+	for (round = 0; !patience_over(end); round++) {
 		escrow_status status = en->o->arm(en->e, 0);
 
 		if (status == ESCROW_OK)
 			return;
 		expect_as("V9", status == ESCROW_EVENTS_PENDING, "arm gives %s",
 			  verdict_status(status));
-		engine_pump();
+		if (!engine_pump())
+			patience_idle(round);
 	}
 	verdict_fail("V9", __FILE__, __LINE__, "arm says EVENTS_PENDING for ever");
 }
@@ -62,7 +67,7 @@ static void wakes_up(struct conform *c)
 	for (i = 0; i < 20; i++) {
 		arm_idle(en);
 		cause_event(en, &region, bytes);
-		expect(is_readable(fd, 5000),
+		expect(is_readable(fd, (int)patience_ms()),
 		       "round %d: armed, and the descriptor stays unreadable", i);
 		engine_wait(en, ESCROW_EV_REGION_RELEASED, region, NULL);
 	}
@@ -79,7 +84,7 @@ static void pending_refuses(struct conform *c)
 
 	arm_idle(en);
 	cause_event(en, &region, bytes);
-	expect(is_readable(fd, 5000), "armed, and the descriptor stays unreadable");
+	expect(is_readable(fd, (int)patience_ms()), "armed, and the descriptor stays unreadable");
 	status = en->o->arm(en->e, 0);
 	expect(status == ESCROW_EVENTS_PENDING, "an event waits, and arm gives %s",
 	       verdict_status(status));
@@ -132,25 +137,35 @@ static double ms_since(const struct timespec *t)
 	return (double)(now.tv_sec - t->tv_sec) * 1e3 + (double)(now.tv_nsec - t->tv_nsec) / 1e6;
 }
 
-/* Idle polls: a wait of any kind would show in their sum. */
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Idle polls: a wait of any kind would show in most of them; another program that runs meanwhile, in few. */
 static void never_blocks(struct conform *c)
 {
+	double ms[IDLE_POLLS], median;
 	struct escrow_event ev;
 	struct timespec start;
 	struct pair p;
-	double ms;
 	int i;
 
 	pair_open(&p, &c->subject);
 	engine_settle();
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	for (i = 0; i < 200; i++)
+	for (i = 0; i < IDLE_POLLS; i++) {
+		clock_gettime(CLOCK_MONOTONIC, &start);
 		expect_as("V5", p.a->o->poll(p.a->e, &ev, 1, sizeof(ev), 0) == 0,
 			  "an idle engine has events");
-	ms = ms_since(&start);
-	expect(ms < 1000, "200 polls of an idle engine take %.0f ms", ms);
-	if (ms > 100)
-		verdict_warn("200 polls of an idle engine take %.0f ms", ms);
+		ms[i] = ms_since(&start);
+	}
+	qsort(ms, IDLE_POLLS, sizeof(ms[0]), by_size);
+	median = ms[IDLE_POLLS / 2];
+	expect(median < 5, "a poll of an idle engine takes %.1f ms", median);
+	if (median > 0.5)
+		verdict_warn("a poll of an idle engine takes %.1f ms", median);
 	pair_close(&p);
 }
 
@@ -199,7 +214,7 @@ static void no_gap(struct conform *c)
 		cause_event(en, &region, bytes);
 		status = en->o->arm(en->e, 0);
 		if (status == ESCROW_OK)
-			expect(is_readable(fd, 5000),
+			expect(is_readable(fd, (int)patience_ms()),
 			       "round %d: arm gives OK, an event is on its "
 			       "way, the descriptor stays unreadable",
 			       i);

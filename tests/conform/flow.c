@@ -5,6 +5,7 @@
 
 #include "tests/conform/case.h"
 #include "tests/conform/pair.h"
+#include "tests/conform/patience.h"
 
 #define BOTH (ESCROW_MAY_READ | ESCROW_MAY_WRITE)
 #define RW (ESCROW_CAP_READ | ESCROW_CAP_WRITE)
@@ -185,19 +186,20 @@ static void region_gone(struct conform *c)
 static void polled_singly(struct conform *c)
 {
 	struct escrow_event *one = guard_new(sizeof(*one));
-	uint32_t done = 0, idle = 0;
-	uint64_t last = 0;
+	uint32_t done = 0, round = 0;
+	uint64_t last = 0, end;
 	struct flow f;
 	uint32_t n;
 
 	flow_open(&f, c, 64);
 	n = fill_up(&f, 20);
-	while (done < n && idle < 2000000) {
+	end = patience_end();
+	while (done < n && !patience_over(end)) {
 		int32_t got = f.p.a->o->poll(f.p.a->e, one, 1, sizeof(*one), 0);
 
 		expect(got == 0 || got == 1, "poll for one event gives %d", got);
 		if (!got) {
-			idle++;
+			patience_idle(round++);
 			continue;
 		}
 		expect_as("V5", one->seq > last, "seq %llu after %llu",
@@ -205,7 +207,8 @@ static void polled_singly(struct conform *c)
 		last = one->seq;
 		f.p.a->last_seq = last;
 		done += one->kind == ESCROW_EV_OP_DONE;
-		idle = 0;
+		round = 0;
+		end = patience_end();
 	}
 	expect_as("V5", done == n, "%u of %u OP_DONE came when polled singly", done, n);
 	flow_close(&f);

@@ -4,8 +4,8 @@
 pkglibexec_PROGRAMS += %D%/escrow-conform-child
 %C%_escrow_conform_child_SOURCES = %D%/child.c %D%/case.h \
 	%D%/ambient.c %D%/ambient.h %D%/book.c %D%/book.h %D%/call.c %D%/engine.c %D%/engine.h %D%/fault.c %D%/fault.h \
-	%D%/guard.c %D%/guard.h %D%/host.c %D%/host.h %D%/pair.c %D%/pair.h %D%/process.c %D%/process.h %D%/reach.c \
-	%D%/reach.h %D%/shape.c %D%/shape.h %D%/subject.c %D%/subject.h %D%/trail.c %D%/trail.h \
+	%D%/guard.c %D%/guard.h %D%/host.c %D%/host.h %D%/pair.c %D%/pair.h \
+	%D%/patience.c %D%/patience.h %D%/process.c %D%/process.h %D%/reach.c %D%/reach.h %D%/shape.c %D%/shape.h %D%/subject.c %D%/subject.h %D%/trail.c %D%/trail.h \
 	%D%/verdict.c %D%/verdict.h %D%/watch.c tests/lib/leave.h \
 	%D%/args.c %D%/breakage.c %D%/close.c %D%/drain.c %D%/entry.c %D%/event.c %D%/flow.c \
 	%D%/fork.c %D%/fuzz.c %D%/grant.c %D%/handle.c %D%/layout.c %D%/ledger.c %D%/life.c \
@@ -23,5 +23,9 @@ EXTRA_DIST    += %D%/states.awk
 		$(top_srcdir)/abi/states.tsv >$@.tmp && mv $@.tmp $@
 %D%/state.$(OBJEXT): %D%/states.inc
 
+test_programs += %D%/test-kit
+%C%_test_kit_SOURCES = %D%/test-kit.c %D%/ambient.c %D%/ambient.h %D%/patience.c %D%/patience.h \
+	%D%/verdict.c %D%/verdict.h
+%C%_test_kit_LDADD   = $(test_ldadd)
 test_scripts += %D%/test-clauses.sh %D%/test-runner.sh %D%/test-mock.sh %D%/test-mock-rail.sh
 installcheck_scripts += %D%/test-installed.sh

@@ -14,13 +14,12 @@
 #include <unistd.h>
 
 #include "tests/conform/pair.h"
-
-#define ANSWER_MS 8000
+#include "tests/conform/patience.h"
 
 /* ---- this side ---- */
 void process_start(struct process *p, struct conform *c)
 {
-	char number[16];
+	char number[16], limit[16];
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
@@ -33,7 +32,9 @@ void process_start(struct process *p, struct conform *c)
 		int fd = dup(pair[1]); /* without close-on-exec */
 
 		snprintf(number, sizeof(number), "%d", fd);
-		execl(c->self, c->self, "--process", number, c->path, (char *)NULL);
+		/* what it waits for in vain it is to name before we give it up */
+		snprintf(limit, sizeof(limit), "%u", patience_ms());
+		execl(c->self, c->self, "--process", number, limit, c->path, (char *)NULL);
 		_exit(127);
 	}
 	close(pair[1]);
@@ -43,15 +44,15 @@ void process_start(struct process *p, struct conform *c)
 static bool read_all(int fd, void *buf, size_t n)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t end = patience_end();
 	uint8_t *at = buf;
-	int waited = 0;
 
 	while (n) {
 		ssize_t got;
 
 		if (poll(&p, 1, 1) <= 0) {
 			engine_pump();
-			if (waited++ > ANSWER_MS)
+			if (patience_over(end))
 				return false;
 			continue;
 		}
@@ -179,12 +180,13 @@ int process_main(int argc, char **argv)
 	struct pollfd p = {.events = POLLIN};
 	uint64_t head[2];
 
-	if (argc != 2)
+	if (argc != 3)
 		return 3;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	verdict_open(2, "second process", "PE1");
 	f.socket = p.fd = atoi(argv[0]);
-	subject_load(&subject, argv[1]);
+	patience_limit((unsigned int)strtoul(argv[1], NULL, 10));
+	subject_load(&subject, argv[2]);
 	subject_negotiate(&subject);
 	f.en = engine_open(&subject, NULL, "far");
 	for (;;) {

@@ -33,7 +33,7 @@ void process_end(struct process *p);
 /* SIGKILL, and reaped. */
 void process_kill(struct process *p);
 
-/* main() of the second process: SOCKET OBJECT. */
+/* main() of the second process: SOCKET LIMIT-MS OBJECT. */
 int process_main(int argc, char **argv);
 
 #endif
