@@ -22,7 +22,7 @@ static void to_init(struct native_conn *conn)
 	const struct native *n = conn->lane->context->native;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
-		.pkey_index = n->set.pkey_index,
+		.pkey_index = conn->rail->pkey_index,
 		.port_num = conn->rail->port,
 		/* What windows bound to this queue pair may allow at most. */
 		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -84,6 +84,19 @@ void *connection_user(const struct native_conn *conn)
 	return conn->user;
 }
 
+/*
+ * Where the configuration says otherwise than the connection manager, whose values on RoCE come from the
+ * type of service that the active end asked for (kernel cma.c, cma_resolve_iboe_route).  The priority of a
+ * frame is the service level, the DSCP the traffic class (mlx5_set_path in kernel drivers/infiniband/hw/mlx5/qp.c).
+ */
+static void set_priority(const struct rdma_settings *set, struct ibv_ah_attr *ah)
+{
+	if (set->traffic_class)
+		ah->grh.traffic_class = set->traffic_class;
+	if (set->service_level >= 0)
+		ah->sl = (uint8_t)set->service_level;
+}
+
 int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_rd_atomic)
 {
 	const struct native *n = conn->lane->context->native;
@@ -94,6 +107,7 @@ int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_r
 	rc = verbs_cm_qp_attr(conn->id, IBV_QPS_RTR, &attr, &mask);
 	if (rc)
 		return rc;
+	set_priority(&n->set, &attr.ah_attr);
 	attr.max_dest_rd_atomic = dest_rd_atomic;
 	attr.min_rnr_timer = n->set.min_rnr_timer;
 	rc = verbs_modify_qp(n->log, conn->qp, &attr, mask);

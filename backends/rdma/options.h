@@ -16,7 +16,10 @@
 	NUMBER(min_rnr_timer, "12", 1, 31,                                                         \
 	       "code of the delay asked for then, 1..31 (12: 0.64 ms)")                            \
 	NUMBER(traffic_class, "0", 0, 255, "type of service of the connections, 0..255")           \
-	NUMBER(pkey_index, "0", 0, 65535, "index into the port's partition table, 0..65535")       \
+	NUMBER(service_level, "-1", -1, 7,                                                         \
+	       "priority of what this end sends, 0..7; -1 = as librdmacm has it")                  \
+	NUMBER(pkey, "0", 0, 65535,                                                                \
+	       "partition key, 1..65535; 0 = the default partition, as librdmacm has it")          \
 	NUMBER(rd_atomic, "16", 1, 128,                                                            \
 	       "READs under way per connection, 1..128; the minimum of both ends counts")          \
 	NUMBER(relaxed_ordering, "0", 0, 1, "0 or 1: let the bus reorder writes (ibv_reg_mr(3))")  \

@@ -17,6 +17,11 @@
 
 #define MAX_GIDS 512
 
+/* A partition key: the bit of full membership, and the key itself. */
+#define PKEY_FULL 0x8000u
+#define PKEY_BASE 0x7fffu
+#define PKEY_DEFAULT 0xffffu
+
 /* In an invitation: family, port, scope 0, address; network order where it has one. */
 void rail_address(const struct sockaddr_storage *addr, uint8_t *out)
 {
@@ -157,6 +162,7 @@ static void add_rail(struct rail_look *look, const struct ibv_gid_entry *e)
 	r->port = (uint8_t)e->port_num;
 	r->gid = e->gid;
 	r->gid_index = e->gid_index;
+	r->pkey_index = look->pkey_index;
 	rail_gid_address(e, &r->addr);
 	rail_text(&r->addr, text, sizeof(text));
 	snprintf(r->info.name, sizeof(r->info.name), "%.24s/%u %.30s", look->device, r->port, text);
@@ -207,8 +213,46 @@ static const struct ibv_gid_entry *take_from_port(struct rail_look *look)
 	return best;
 }
 
+/*
+ * Where the port's table holds the key, whatever the membership, a full one first: as the kernel finds it
+ * for librdmacm (ib_find_cached_pkey), which on RoCE always asks for the default partition (cma_ib_init_qp_attr).
+ */
+static bool find_pkey(struct rail_look *look, uint16_t wanted_key)
+{
+	bool found = false;
+	uint16_t key;
+
+	look->pkey_index = 0;
+	for (int i = 0; i < look->port_attr.pkey_tbl_len; i++) {
+		if (verbs_query_pkey(look->verbs, (uint8_t)look->port, i, &key) ||
+		    (key & PKEY_BASE) != (wanted_key & PKEY_BASE))
+			continue;
+		if (!found || (key & PKEY_FULL))
+			look->pkey_index = (uint16_t)i;
+		found = true;
+		if (key & PKEY_FULL)
+			break;
+	}
+	return found;
+}
+
+/* Why nothing of the port is used, or "". */
+static void close_port(struct rail_look *look)
+{
+	const struct rdma_settings *set = &look->native->set;
+	bool found = find_pkey(look, set->pkey ? set->pkey : PKEY_DEFAULT);
+
+	look->closed[0] = '\0';
+	/* A port that is down counts only if it was asked for by name. */
+	if (look->port_attr.state != IBV_PORT_ACTIVE && !set->rails[0])
+		snprintf(look->closed, sizeof(look->closed), "its port is down");
+	else if (set->pkey && !found)
+		snprintf(look->closed, sizeof(look->closed),
+			 "its port is not in the partition 0x%04x", set->pkey & PKEY_BASE);
+}
+
 /* What is not taken of the port, and why. */
-static void report_rest(const struct rail_look *look, const struct ibv_gid_entry *best, bool down)
+static void report_rest(const struct rail_look *look, const struct ibv_gid_entry *best)
 {
 	bool any = false;
 
@@ -221,8 +265,8 @@ static void report_rest(const struct rail_look *look, const struct ibv_gid_entry
 			report_rail(look, e, "only RoCEv2 is used");
 		else if (fate == NOT_NAMED)
 			report_rail(look, e, "rdma.rails does not name it");
-		else if (fate == CANDIDATE && down)
-			report_rail(look, e, "its port is down");
+		else if (fate != OTHER_PORT && look->closed[0])
+			report_rail(look, e, "%s", look->closed);
 		else if (fate == CANDIDATE && e != best)
 			report_rail(look, e, "of this port another address is used");
 	}
@@ -232,12 +276,12 @@ static void report_rest(const struct rail_look *look, const struct ibv_gid_entry
 
 static void find_on_port(struct rail_look *look)
 {
-	/* A port that is down counts only if it was asked for by name. */
-	bool down = look->port_attr.state != IBV_PORT_ACTIVE && !look->native->set.rails[0];
-	const struct ibv_gid_entry *best = down ? NULL : take_from_port(look);
+	const struct ibv_gid_entry *best;
 
+	close_port(look);
+	best = look->closed[0] ? NULL : take_from_port(look);
 	if (look->native->report)
-		report_rest(look, best, down);
+		report_rest(look, best);
 }
 
 static void find_on_ports(struct rail_look *look)
@@ -283,6 +327,21 @@ static void find_on_device(struct native *n, struct ibv_device *dev, struct ibv_
 		snprintf(n->devices[n->ncontexts++], sizeof(n->devices[0]), "%s", look.device);
 }
 
+static escrow_status no_rail(const struct native *n, int ndev, struct escrow_error *error)
+{
+	char partition[32] = "";
+
+	if (!ndev)
+		return error_set(error, ESCROW_E_DEVICE, ENODEV, "no RDMA device on this machine");
+	if (n->set.pkey)
+		snprintf(partition, sizeof(partition), " in the partition 0x%04x",
+			 n->set.pkey & PKEY_BASE);
+	return error_set(error, ESCROW_E_DEVICE, ENODEV,
+			 "%d RDMA device(s), but no active port%s with a RoCEv2 address%s%.80s",
+			 ndev, partition, n->set.rails[0] ? " that rdma.rails names: " : "",
+			 n->set.rails);
+}
+
 escrow_status rail_find(struct native *n, struct escrow_error *error)
 {
 	struct ibv_gid_entry *gids;
@@ -298,13 +357,7 @@ escrow_status rail_find(struct native *n, struct escrow_error *error)
 	if (list)
 		ibv_free_device_list(list);
 	n->host->free(n->host->ctx, gids);
-	if (n->nrails)
-		return ESCROW_OK;
-	if (!ndev)
-		return error_set(error, ESCROW_E_DEVICE, ENODEV, "no RDMA device on this machine");
-	return error_set(error, ESCROW_E_DEVICE, ENODEV,
-			 "%d RDMA device(s), but no active port with a RoCEv2 address%s%.80s", ndev,
-			 n->set.rails[0] ? " that rdma.rails names: " : "", n->set.rails);
+	return n->nrails ? ESCROW_OK : no_rail(n, ndev, error);
 }
 
 int rail_gid_is_there(const struct rdma_rail *rail, struct ibv_context *verbs)

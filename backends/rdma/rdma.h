@@ -32,7 +32,8 @@ struct rdma_settings {
 	uint8_t rnr_retry; /* 0..6: 7 is endless by definition */
 	uint8_t min_rnr_timer;
 	uint8_t traffic_class;
-	uint16_t pkey_index;
+	int service_level; /* -1: as rdma_init_qp_attr() has it */
+	uint16_t pkey;     /* 0: the default partition */
 	uint8_t rd_atomic;
 	int relaxed_ordering;
 	int allow_weak_environment;
@@ -51,7 +52,8 @@ struct rdma_rail {
 	char device[64];
 	uint8_t port;
 	union ibv_gid gid;
-	uint32_t gid_index; /* where it was found; addresses are what counts */
+	uint32_t gid_index;  /* where it was found; addresses are what counts */
+	uint16_t pkey_index; /* of the partition key in the port's table */
 	struct sockaddr_storage addr;
 	enum rail_state state; /* as it was told last */
 };
@@ -137,7 +139,7 @@ struct native {
 extern const struct native_ops rdma_native;
 
 /* settings.c: reads the keys into *set. */
-#define RDMA_NOPTIONS 15
+#define RDMA_NOPTIONS 16
 extern const struct escrow_option rdma_options[RDMA_NOPTIONS];
 escrow_status settings_read(const struct escrow_kv *kv, uint32_t nkv, struct rdma_settings *set,
 			    struct escrow_error *error);
@@ -180,7 +182,9 @@ struct rail_look {
 	int ngids;
 	unsigned port; /* 0: the device */
 	struct ibv_port_attr port_attr;
-	bool port_known;             /* port_attr is filled */
+	bool port_known; /* port_attr is filled */
+	uint16_t pkey_index;
+	char closed[64];             /* why nothing of the port is used, or "" */
 	struct escrow_error refusal; /* status < 0: open would refuse the device */
 };
 

@@ -68,6 +68,18 @@ static escrow_status set_key(struct rdma_settings *set, const struct key *k, con
 	return ESCROW_OK;
 }
 
+/* A key is its low 15 bits, beside that of the membership, and 0 is none (IBTA, 10.9). */
+static escrow_status check_pkey(uint16_t pkey, struct escrow_error *error)
+{
+	if (!pkey || (pkey & 0x7fff))
+		return ESCROW_OK;
+	return error_set(
+		error, ESCROW_E_INVALID, 0,
+		"rdma.pkey = \"0x%04x\": only the membership bit is set; 1 to 0x7fff are allowed, "
+		"with or without it",
+		pkey);
+}
+
 static escrow_status set_named(struct rdma_settings *set, const char *name, const char *value,
 			       struct escrow_error *error)
 {
@@ -90,5 +102,5 @@ escrow_status settings_read(const struct escrow_kv *kv, uint32_t nkv, struct rdm
 		if (status != ESCROW_OK)
 			return status;
 	}
-	return ESCROW_OK;
+	return check_pkey(set->pkey, error);
 }

@@ -282,6 +282,16 @@ int verbs_query_gids(struct ibv_context *ctx, struct ibv_gid_entry *entries, uin
 	return (int)ibv_query_gid_table(ctx, entries, max, 0);
 }
 
+int verbs_query_pkey(struct ibv_context *ctx, uint8_t port, int index, uint16_t *pkey)
+{
+	__be16 key;
+
+	if (ibv_query_pkey(ctx, port, index, &key))
+		return last_error();
+	*pkey = ntohs(key);
+	return 0;
+}
+
 int verbs_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
 {
 	if (ibv_get_async_event(ctx, event))

@@ -98,6 +98,7 @@ int verbs_destroy_qp(struct verbs_log *log, struct ibv_qp *qp);
 int verbs_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr);
 int verbs_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr);
 /* Up to max entries of the device's GID table: how many, or a negative errno. */
+int verbs_query_pkey(struct ibv_context *ctx, uint8_t port, int index, uint16_t *pkey);
 int verbs_query_gids(struct ibv_context *ctx, struct ibv_gid_entry *entries, uint32_t max);
 /* The next asynchronous event, acknowledged already: 0, or errno (EAGAIN: none). */
 int verbs_async_event(struct ibv_context *ctx, struct ibv_async_event *event);

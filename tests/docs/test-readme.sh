@@ -119,7 +119,7 @@ entry_says() {
 rdma_keys() {
 	local keys key value min max kind
 	keys=$(tr '\n' ' ' <"$top_srcdir/backends/rdma/options.h" |
-		grep -oE 'NUMBER\([a-z_0-9]+, "[0-9]*", [0-9]+, [0-9]+|TEXT\([a-z_0-9]+, "' | tr -d '",' | tr '(' ' ')
+		grep -oE 'NUMBER\([a-z_0-9]+, "-?[0-9]*", -?[0-9]+, [0-9]+|TEXT\([a-z_0-9]+, "' | tr -d '",' | tr '(' ' ')
 	[ "$(printf '%s\n' "$keys" | wc -l)" -gt 10 ] || return 1
 	while read -r _ key value min max; do
 		[ -n "$(page_entry "rdma.$key")" ] || { echo "no key: rdma.$key"; return 1; }

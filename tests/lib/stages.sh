@@ -231,7 +231,7 @@ stage_softroce() {
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -j"$jobs" tests/softroce/facts tests/softroce/facts-failure \
 		tests/softverbs/real-{verbs,windows,cm,peers} tests/softverbs/real-catalogue-{requester,owner,device,wire} \
-		tests/unit/test-rdma-{native,hostile,rails,returns,meet,kill,death,soak} tests/gates/gate tests/gates/libobserver.la \
+		tests/unit/test-rdma-{native,hostile,rails,returns,path,meet,kill,death,soak} tests/gates/gate tests/gates/libobserver.la \
 		tests/hardware/side tools/escrow
 	"$top/tests/softroce/test-guest.sh" | tee "$stage_dir/guest.tap"
 	grep -q '^1\.\.' "$stage_dir/guest.tap" # the plan comes last: without it the script broke off
@@ -245,6 +245,7 @@ stage_softroce() {
 	in_guest hostile -- "$build/tests/unit/test-rdma-hostile"
 	in_guest rails -- "$build/tests/unit/test-rdma-rails"
 	in_guest returns -- "$build/tests/unit/test-rdma-returns"
+	in_guest path -- "$build/tests/unit/test-rdma-path"
 	in_guest meet -- "$build/tests/unit/test-rdma-meet"
 	in_guest death -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 sh -c '"$0" && "$1" && "$2"' \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"

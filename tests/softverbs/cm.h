@@ -44,6 +44,8 @@ struct cm_wire {
 	uint8_t srq;
 	uint8_t data_size;
 	uint8_t ipv4;
+	/* Of a request: the asker's type of service. */
+	uint8_t tos;
 	uint8_t data[CM_REP_DATA];
 };
 
@@ -105,6 +107,8 @@ struct cm_id {
 	uint8_t initiator_depth;
 	uint8_t retry_count;
 	uint8_t rnr_retry_count;
+	/* rdma_set_option(), or what the request came with: of the whole connection (kernel cm.c, the path). */
+	uint8_t tos;
 	/* When it has waited long enough, in CM_CONNECT, CM_DREQ_SENT and CM_TIMEWAIT. */
 	uint64_t deadline;
 	uint32_t events_given;

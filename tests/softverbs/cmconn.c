@@ -221,10 +221,25 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *ib)
 }
 
 /* ---- queue pair attributes ---- */
+/* That of the default partition, a full member first (kernel ib_find_cached_pkey). */
+static uint16_t cm_default_pkey(const struct cm_id *id)
+{
+	const struct device *d = device_get(id->rail);
+	int i, limited = 0;
+
+	for (i = d->npkeys - 1; i >= 0; i--)
+		if (d->pkeys[i] == 0x7fff)
+			limited = i;
+	for (i = 0; i < d->npkeys; i++)
+		if (d->pkeys[i] == 0xffff)
+			return (uint16_t)i;
+	return (uint16_t)limited;
+}
+
 static void cm_attr_init(const struct cm_id *id, struct ibv_qp_attr *a, int *mask)
 {
 	a->port_num = 1;
-	a->pkey_index = 0;
+	a->pkey_index = cm_default_pkey(id);
 	a->qp_access_flags = 0;
 	/* Before there is a connection nothing is granted (cma_ib_init_qp_attr); the library moves
 	 * the queue pair from INIT to INIT later. */
@@ -243,6 +258,8 @@ static void cm_attr_rtr(const struct cm_id *id, struct ibv_qp_attr *a, int *mask
 	a->ah_attr.grh.dgid = device_get(id->peer_rail)->gids[1];
 	a->ah_attr.grh.sgid_index = 1;
 	a->ah_attr.grh.hop_limit = 64;
+	/* No device here has classes of its own, so the level is 0 whatever the type (iboe_tos_to_sl). */
+	a->ah_attr.grh.traffic_class = id->tos;
 	a->path_mtu = IBV_MTU_4096;
 	a->dest_qp_num = id->peer_qpn;
 	a->rq_psn = id->peer_psn;

@@ -376,6 +376,8 @@ EXPORT int rdma_set_option(struct rdma_cm_id *ib, int level, int name, void *val
 {
 	if (level != RDMA_OPTION_ID || name > RDMA_OPTION_ID_ACK_TIMEOUT || name < 0)
 		return cm_result(ENOSYS);
+	if (name == RDMA_OPTION_ID_TOS && size == 1)
+		memcpy(&cm_of(ib)->tos, value, 1);
 	return 0;
 }
 

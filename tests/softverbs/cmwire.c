@@ -41,6 +41,7 @@ void cm_send(struct cm_id *id, enum cm_kind kind, uint32_t reason, const void *d
 			    .initiator_depth = id->initiator_depth,
 			    .retry_count = id->retry_count,
 			    .rnr_retry_count = id->rnr_retry_count,
+			    .tos = id->tos,
 			    .data_size = (uint8_t)size,
 			    .ipv4 = id->ipv4};
 
@@ -106,6 +107,7 @@ static struct cm_id *cm_child(struct cm_id *listen, const struct packet *p, cons
 	id->initiator_depth = w->responder_resources;
 	id->retry_count = w->retry_count;
 	id->rnr_retry_count = w->rnr_retry_count;
+	id->tos = w->tos;
 	return id;
 }
 

@@ -24,6 +24,8 @@ static void device_make(int rail)
 
 	d->rail = rail;
 	d->port_up = true;
+	d->pkeys[0] = 0xffff;
+	d->npkeys = 1;
 	list_init(&d->contexts);
 	d->ib.node_type = IBV_NODE_CA;
 	d->ib.transport_type = IBV_TRANSPORT_IB;
@@ -192,7 +194,7 @@ static void device_attr(const struct device *d, struct ibv_device_attr *a)
 	a->max_qp_init_rd_atom = DEVICE_MAX_RD_ATOMIC;
 	a->max_res_rd_atom = DEVICE_MAX_RD_ATOMIC * 1024;
 	a->atomic_cap = IBV_ATOMIC_NONE;
-	a->max_pkeys = 1;
+	a->max_pkeys = DEVICE_PKEYS;
 	a->local_ca_ack_delay = 15;
 	a->phys_port_cnt = 1;
 }
@@ -235,7 +237,7 @@ static int port_query(struct ibv_context *ib, uint8_t port, struct ibv_port_attr
 		a.active_mtu = IBV_MTU_4096;
 		a.gid_tbl_len = DEVICE_GID_TABLE;
 		a.max_msg_sz = DEVICE_MAX_MSG;
-		a.pkey_tbl_len = 1;
+		a.pkey_tbl_len = (uint16_t)ctx->device->npkeys;
 		a.active_width = 1;
 		a.active_speed = 32;
 		a.link_layer = IBV_LINK_LAYER_ETHERNET;
@@ -318,17 +320,26 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *ib, struct ibv_gid_entry
 
 EXPORT int ibv_query_pkey(struct ibv_context *ib, uint8_t port, int index, __be16 *pkey)
 {
-	if (port != 1 || index != 0) {
+	const struct device *d = context_of(ib)->device;
+
+	if (port != 1 || index < 0 || index >= d->npkeys) {
 		errno = EINVAL;
 		return -1;
 	}
-	*pkey = htons(0xffff);
+	*pkey = htons(d->pkeys[index]);
 	return 0;
 }
 
+/* The key with its membership (rdma-core libibverbs/verbs.c). */
 EXPORT int ibv_get_pkey_index(struct ibv_context *ib, uint8_t port, __be16 pkey)
 {
-	return port == 1 && pkey == htons(0xffff) ? 0 : -1;
+	const struct device *d = context_of(ib)->device;
+	int i;
+
+	for (i = 0; port == 1 && i < d->npkeys; i++)
+		if (htons(d->pkeys[i]) == pkey)
+			return i;
+	return -1;
 }
 
 void context_set_ops(struct context *ctx)
@@ -376,6 +387,19 @@ EXPORT void softverbs_gid(int rail, int there)
 		d->gid_gone = !there;
 		list_for_each(i, &d->contexts) async_raise(container(i, struct context, node),
 							   IBV_EVENT_GID_CHANGE, NULL, NULL);
+	}
+	base_unlock();
+}
+
+EXPORT void softverbs_pkeys(int rail, const uint16_t *keys, int count)
+{
+	struct device *d;
+
+	base_lock();
+	d = device_get(rail);
+	if (d && count > 0 && count <= DEVICE_PKEYS) {
+		memcpy(d->pkeys, keys, (size_t)count * sizeof(*keys));
+		d->npkeys = count;
 	}
 	base_unlock();
 }

@@ -11,6 +11,7 @@ struct cq;
 
 enum {
 	DEVICE_GIDS = 2,
+	DEVICE_PKEYS = 8,
 	DEVICE_MAX_SGE = 16,
 	DEVICE_MAX_QP_WR = 16384,
 	DEVICE_MAX_CQE = 131072,
@@ -27,6 +28,8 @@ struct device {
 	struct ibv_device ib;
 	int rail;
 	union ibv_gid gids[DEVICE_GIDS];
+	uint16_t pkeys[DEVICE_PKEYS];
+	int npkeys;
 	bool port_up;
 	/* The IPv4-mapped GID was taken away. */
 	bool gid_gone;

@@ -92,6 +92,11 @@ test_programs += %D%/test-rails
 %C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world) $(rdma_kit)
 %C%_test_rails_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_rails_LDADD    = $(softverbs_engine_ldadd)
+# What queue pairs are told of their path.
+test_programs += %D%/test-path
+%C%_test_path_SOURCES  = tests/unit/test-rdma-path.c $(rdma_path) $(rdma_kit)
+%C%_test_path_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_path_LDADD    = $(softverbs_engine_ldadd)
 # Both connect at once.
 test_programs += %D%/test-meet
 test_threaded += %D%/test-meet

@@ -72,7 +72,7 @@ int qpstate_values(const struct qp *qp, const struct ibv_qp_attr *a, int mask)
 		return EINVAL;
 	if ((mask & IBV_QP_PORT) && a->port_num != 1)
 		return EINVAL;
-	if ((mask & PKEY) && a->pkey_index != 0)
+	if ((mask & PKEY) && a->pkey_index >= qp->ctx->device->npkeys)
 		return EINVAL;
 	if ((mask & IBV_QP_AV) && !qpstate_path(&a->ah_attr))
 		return EINVAL;

@@ -83,6 +83,9 @@ void softverbs_port(int rail, int up);
 /* Takes the address of rail 'rail' out of its GID table, or puts it back; GID_CHANGE. Without it nothing that
  * is sent arrives, and the connection manager does not know the rail. */
 void softverbs_gid(int rail, int there);
+/* The table of partition keys of rail 'rail', at most 8; it is one of 0xffff alone at first. Queue pairs use them
+ * as they find them when they are made: what they send is not held to a partition. */
+void softverbs_pkeys(int rail, const uint16_t *keys, int count);
 /* Loses every packet that this process sends on the rail (no event tells), or stops doing so. */
 void softverbs_blackhole(int rail, int on);
 
