@@ -3,7 +3,7 @@ pkgconfig_DATA = %D%/escrow.pc
 aclocaldir     = $(datadir)/aclocal
 dist_aclocal_DATA = m4/escrow.m4
 
-pkginclude_HEADERS += %D%/escrow/backend.h %D%/escrow/counters.h %D%/escrow/fault.h \
+pkginclude_HEADERS += %D%/escrow/backend.h %D%/escrow/budget.h %D%/escrow/counters.h %D%/escrow/fault.h \
                       %D%/escrow/fence.h %D%/escrow/notify.h %D%/escrow/rails.h
 EXTRA_DIST += %D%/clauses.tsv %D%/revision1.h %D%/states.tsv
 

@@ -169,10 +169,10 @@ ESCROW_API uint32_t escrow_module_cap(uint32_t cap);
  */
 struct escrow_quota {
 	uint32_t size, reserved0;
-	uint64_t bytes; /* registered; twice while a region stands in two backends */
-	uint64_t regions, grants;
+	uint64_t bytes, regions, grants; /* bytes: twice while a region is in two backends */
 	/* A shorter struct sets no limit for these.  At that of peers no invitation is given either. */
-	uint64_t granted_bytes, peers, ops; /* ops: outstanding, or ended with custody HELD */
+	uint64_t granted_bytes, peers, ops;       /* ops: outstanding, or ended with custody HELD */
+	uint64_t connections, sq_slots, cq_slots; /* of backends that ask: escrow/budget.h */
 };
 
 /* [any] Each may be NULL.  New limits hold for new admissions. */

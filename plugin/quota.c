@@ -7,6 +7,7 @@
 
 #include "plugin/error.h"
 #include "plugin/host.h"
+#include "plugin/services.h"
 
 #define QUOTA_FIRST_SIZE                                                                           \
 	offsetof(struct escrow_quota, granted_bytes) /* as it was published first */
@@ -20,11 +21,22 @@ static const struct {
 	{"grants", offsetof(struct escrow_quota, grants)},
 	{"granted_bytes", offsetof(struct escrow_quota, granted_bytes)},
 	{"peers", offsetof(struct escrow_quota, peers)},
+	{"connections", offsetof(struct escrow_quota, connections)},
+	{"sq_slots", offsetof(struct escrow_quota, sq_slots)},
+	{"cq_slots", offsetof(struct escrow_quota, cq_slots)},
 };
 
 static GMutex quota_lock;
-static struct escrow_quota limits = {sizeof(limits), 0,          UINT64_MAX, UINT64_MAX,
-				     UINT64_MAX,     UINT64_MAX, UINT64_MAX, UINT64_MAX};
+static struct escrow_quota limits = {.size = sizeof(limits),
+				     .bytes = UINT64_MAX,
+				     .regions = UINT64_MAX,
+				     .grants = UINT64_MAX,
+				     .granted_bytes = UINT64_MAX,
+				     .peers = UINT64_MAX,
+				     .ops = UINT64_MAX,
+				     .connections = UINT64_MAX,
+				     .sq_slots = UINT64_MAX,
+				     .cq_slots = UINT64_MAX};
 static struct escrow_quota used = {.size = sizeof(used)};
 
 /* Ops come and go without a lock. */
@@ -96,6 +108,64 @@ bool quota_op_take(void)
 void quota_ops_give(uint64_t n)
 {
 	atomic_fetch_sub_explicit(&ops_used, n, memory_order_relaxed);
+}
+
+/* ---- What backends ask for (escrow/budget.h) ---------------------------------------------------- */
+/* Where that kind is counted, or NULL. */
+static uint64_t *quota_charge(struct escrow_quota *q, uint32_t kind)
+{
+	switch (kind) {
+	case ESCROW_CHARGE_CONNECTIONS:
+		return &q->connections;
+	case ESCROW_CHARGE_SQ_SLOTS:
+		return &q->sq_slots;
+	case ESCROW_CHARGE_CQ_SLOTS:
+		return &q->cq_slots;
+	default:
+		return NULL;
+	}
+}
+
+/* Adds the amounts up; false: one of them is none of ours. */
+static bool quota_read(const struct escrow_amount *amounts, uint32_t n, uint32_t stride,
+		       struct escrow_quota *out)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct escrow_amount *a =
+			(const void *)((const char *)amounts + (size_t)i * stride);
+		uint64_t *at = quota_charge(out, a->kind);
+
+		if (!at || __builtin_add_overflow(*at, a->amount, at))
+			return false;
+	}
+	return true;
+}
+
+static escrow_status budget_take(void *ctx, const struct escrow_amount *amounts, uint32_t n,
+				 uint32_t stride, struct escrow_error *error)
+{
+	struct escrow_quota more = {0};
+
+	if (stride < sizeof(*amounts) || !quota_read(amounts, n, stride, &more))
+		return error_set(error, ESCROW_E_UNSUPPORTED,
+				 "amounts that the process does not count");
+	return quota_take(&more, error);
+}
+
+static void budget_give(void *ctx, const struct escrow_amount *amounts, uint32_t n, uint32_t stride)
+{
+	struct escrow_quota less = {0};
+
+	if (stride >= sizeof(*amounts) && quota_read(amounts, n, stride, &less))
+		quota_give(&less);
+}
+
+const struct escrow_budget *quota_budget(void)
+{
+	static const struct escrow_budget budget = {
+		.size = sizeof(budget), .take = budget_take, .give = budget_give};
+
+	return &budget;
 }
 
 void escrow_quota_set(const struct escrow_quota *wanted)

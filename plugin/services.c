@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,7 +113,7 @@ static uint64_t service_now_ns(void *ctx)
 
 static const void *service_get_extension(void *ctx, const char *id)
 {
-	return NULL;
+	return id && strcmp(id, ESCROW_BUDGET_ID) == 0 ? quota_budget() : NULL;
 }
 
 void services_init(struct services *services, const struct escrow_host_args *args)

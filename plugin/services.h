@@ -3,6 +3,8 @@
 #ifndef SERVICES_H
 #define SERVICES_H
 
+#include <escrow/budget.h>
+
 #include "plugin/escrow.h"
 
 /* Where the texts of one engine go.  Constant while the engine lives. */
@@ -28,6 +30,9 @@ void services_log(struct services *services, int32_t level, const char *format, 
 	__attribute__((format(printf, 3, 4)));
 
 uint64_t services_now(const struct services *services);
+
+/* quota.c: what backends ask for in the name of the process. */
+const struct escrow_budget *quota_budget(void);
 
 /* For entries, before any engine: drops texts. */
 const struct escrow_host *services_plain(void);

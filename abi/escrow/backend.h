@@ -192,7 +192,10 @@ struct escrow_host {
 	/* Nanoseconds; CLOCK_MONOTONIC unless the host runs a clock of its own.  All deadlines. */
 	uint64_t (*now_ns)(void *ctx);
 
-	/* A const table of the host that starts with its size, or NULL.  Whole-string ids. */
+	/*
+	 * A const table of the host that starts with its size, or NULL.  Whole-string ids;
+	 * escrow/budget.h has one.
+	 */
 	const void *(*get_extension)(void *ctx, const char *id);
 };
 

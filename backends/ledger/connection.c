@@ -36,6 +36,7 @@ void lg_conn_open(struct ledger *l, uint32_t slot, const struct ledger_owner_arg
 void lg_conn_closed(struct ledger *l, struct ledger_conn *conn)
 {
 	conn->lane->cq_taken -= conn->sq_depth + conn->rq_depth;
+	lg_budget_give(l, conn->sq_depth, conn->rq_depth);
 	conn->ready = 0;
 	conn->handle = 0;
 	conn->user = 0;

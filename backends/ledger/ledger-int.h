@@ -297,8 +297,9 @@ struct ledger {
 	uint64_t withdrawals; /* lanes read it: release/acquire */
 	struct ledger *next;  /* list of released engines */
 	uint64_t residue_id;
-	uint8_t ops_refused; /* lanes read it */
-	uint8_t ops_slowly;  /* that, or ops_limited: no short way of admission */
+	const struct escrow_budget *budget; /* the host's, or NULL; constant after open */
+	uint8_t ops_refused;                /* lanes read it */
+	uint8_t ops_slowly;                 /* that, or ops_limited: no short way of admission */
 };
 
 /* Owner slots. */
@@ -356,6 +357,14 @@ uint32_t lg_region_loans(const struct ledger *l, uint32_t slot);
 void lg_owner_refresh(struct ledger *l, uint32_t slot);
 void lg_owner_hold(struct ledger *l, uint32_t slot, int by);
 bool lg_owner_quarantine(struct ledger *l, uint32_t slot, const char *why);
+
+/* budget.c; all ctl */
+const struct escrow_budget *lg_budget_of(const struct escrow_host *host);
+escrow_status lg_budget_take(struct ledger *l, uint32_t sq_depth, uint32_t rq_depth,
+			     struct escrow_error *error);
+void lg_budget_give(struct ledger *l, uint32_t sq_depth, uint32_t rq_depth);
+/* What all its connections took: the ledger goes as a whole. */
+void lg_budget_give_all(struct ledger *l);
 
 /* charge.c; all ctl */
 escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,

@@ -214,6 +214,7 @@ escrow_status ledger_open(const struct ledger_config *config, struct ledger **ou
 	l->config = *config;
 	l->host = *config->host;
 	l->config.host = &l->host;
+	l->budget = lg_budget_of(&l->host);
 	pthread_mutex_init(&l->mutex, NULL);
 	if (config->log_entries)
 		for (log_size = 1; log_size < config->log_entries;)

@@ -305,6 +305,12 @@ escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args 
 				 l->max[args->kind], args->kind);
 		goto unlock;
 	}
+	if (args->kind == ESCROW_OWNER_CONNECTION)
+		status = lg_budget_take(l, args->sq_depth, args->rq_depth, error);
+	if (status) {
+		lg_owner_give(l, slot);
+		goto unlock;
+	}
 	o = &l->owners[slot];
 	o->parent = parent;
 	o->steps = args->steps;

@@ -239,6 +239,7 @@ static int32_t residue_fenced(const uint8_t *incarnation)
 		}
 		n += (int32_t)ledger_quarantined(l, NULL);
 		*at = l->next;
+		lg_budget_give_all(l);
 		lg_free(l);
 	}
 	pthread_mutex_unlock(&residue_mutex);

@@ -97,6 +97,11 @@ test_programs += %D%/test-swap
 %C%_test_swap_SOURCES = %D%/test-swap.c
 %C%_test_swap_LDADD   = $(host_test_ldadd)
 
+test_programs += %D%/test-process-slots
+%C%_test_process_slots_SOURCES = %D%/test-process-slots.c %D%/pair.c %D%/pair.h
+%C%_test_process_slots_CFLAGS  = $(AM_CFLAGS) $(GLIB_CFLAGS)
+%C%_test_process_slots_LDADD   = $(host_test_ldadd) $(GLIB_LIBS)
+
 test_programs += %D%/test-custody
 test_threaded += %D%/test-custody
 %C%_test_custody_SOURCES = %D%/test-custody.c %D%/pair.c %D%/pair.h

@@ -2,6 +2,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include <escrow/fault.h>
+
 #include "tests/lib/testing.h"
 #include "tests/unit/pair.h"
 
@@ -99,7 +101,8 @@ static void poll_side(struct pair *pair, struct pair_side *side)
 
 void pair_pump(struct pair *pair)
 {
-	poll_side(pair, &pair->mover);
+	if (pair->mover.host)
+		poll_side(pair, &pair->mover);
 	poll_side(pair, &pair->still);
 	answer(pair);
 	/* now and then: on a busy machine each yield costs the slices of everybody else */
@@ -286,4 +289,15 @@ void pair_check(struct pair *pair, unsigned char seed)
 		pair_move(pair, from, ESCROW_READ, 0, 1000);
 		ck_assert_int_eq(memcmp(from->memory, to->memory, 1000), 0);
 	}
+}
+
+void pair_hold_completions(struct pair_side *side)
+{
+	struct escrow_error error = {.size = sizeof(error)};
+	const struct escrow_fault *fault = escrow_get_extension(side->host, ESCROW_FAULT_ID);
+
+	ck_assert_ptr_nonnull(fault);
+	ck_assert_msg(fault->plan(escrow_backend_engine(side->host, NULL), "cqe=hold", &error) ==
+			      ESCROW_OK,
+		      "%s", error.text);
 }

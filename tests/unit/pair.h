@@ -43,7 +43,7 @@ void pair_make(struct pair *pair, int passive, const char *const *settings);
 /* Both close, CLOSED, and both regions are freed. */
 void pair_end(struct pair *pair);
 
-/* Polls both sides once, and does what the events ask for. */
+/* Polls both sides once (a mover whose host is NULL is not there), and does what the events ask for. */
 void pair_pump(struct pair *pair);
 
 /* Starts a swap of the mover to the same module. */
@@ -55,6 +55,8 @@ escrow_status pair_swap_finish(struct pair *pair, struct escrow_swap_record *las
 /* One op from `from`'s memory to (WRITE) or from (READ) the other's, waited for. */
 void pair_move(struct pair *pair, struct pair_side *from, uint32_t opcode, uint64_t offset,
 	       uint64_t length);
+/* No completion of that engine comes from now on; its settings have test.faults=1. */
+void pair_hold_completions(struct pair_side *side);
 /* Bytes go both ways and arrive; seed makes them differ. */
 void pair_check(struct pair *pair, unsigned char seed);
 

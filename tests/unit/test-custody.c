@@ -3,8 +3,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include <escrow/fault.h>
-
 #include "tests/lib/testing.h"
 #include "tests/unit/pair.h"
 
@@ -62,17 +60,6 @@ START_TEST(an_op_never_sees_half_of_what_a_borrower_writes)
 END_TEST
 
 /* ---- A cannot prove that it let go ---------------------------------------------------------------- */
-static void hold_completions(struct escrow_host_engine *host)
-{
-	struct escrow_error error = {.size = sizeof(error)};
-	const struct escrow_fault *fault = escrow_get_extension(host, ESCROW_FAULT_ID);
-
-	ck_assert_ptr_nonnull(fault);
-	ck_assert_msg(fault->plan(escrow_backend_engine(host, NULL), "cqe=hold", &error) ==
-			      ESCROW_OK,
-		      "%s", error.text);
-}
-
 /* Starts an op whose completion is kept back, and swaps in spite of it. */
 static escrow_status swap_with_a_stuck_op(const char *const *settings, uint64_t *op)
 {
@@ -84,7 +71,7 @@ static escrow_status swap_with_a_stuck_op(const char *const *settings, uint64_t 
 
 	hosting_clock = hosting_work_clock;
 	pair_make(&pair, 0, settings);
-	hold_completions(pair.mover.host);
+	pair_hold_completions(&pair.mover);
 	ck_assert_int_eq(hosting_transfer(pair.mover.host, ESCROW_WRITE, pair.mover.remote,
 					  (struct escrow_sge){pair.mover.region, 0, CELL}, op),
 			 1);

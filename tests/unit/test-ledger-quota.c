@@ -2,7 +2,10 @@
 /* Quotas: of the engine, of a peer's name over all its incarnations, and what quarantine leaves. */
 #include "tests/unit/ledger/bed.h"
 
+#include <escrow/budget.h>
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct bed b;
@@ -166,6 +169,84 @@ START_TEST(ops_run_out)
 }
 END_TEST
 
+/* ---- What the process has room for: a host that counts, and refuses beyond three connections ---------- */
+static int64_t taken[ESCROW_CHARGE_OPS + 1];
+
+static escrow_status budget_take(void *ctx, const struct escrow_amount *amounts, uint32_t n,
+				 uint32_t stride, struct escrow_error *error)
+{
+	ck_assert_ptr_eq(ctx, b.h.host.ctx);
+	ck_assert_uint_eq(stride, sizeof(*amounts));
+	if (taken[ESCROW_CHARGE_CONNECTIONS] == 3) {
+		snprintf(error->text, sizeof(error->text), "no more than three");
+		return ESCROW_E_QUOTA;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		taken[amounts[i].kind] += (int64_t)amounts[i].amount;
+	return ESCROW_OK;
+}
+
+static void budget_give(void *ctx, const struct escrow_amount *amounts, uint32_t n, uint32_t stride)
+{
+	(void)ctx, (void)stride;
+	for (uint32_t i = 0; i < n; i++)
+		taken[amounts[i].kind] -= (int64_t)amounts[i].amount;
+}
+
+static const void *budget(void *ctx, const char *id)
+{
+	static const struct escrow_budget table = {
+		.size = sizeof(table), .take = budget_take, .give = budget_give};
+
+	(void)ctx;
+	return strcmp(id, ESCROW_BUDGET_ID) == 0 ? &table : NULL;
+}
+
+static void has_taken(int64_t connections)
+{
+	ck_assert_int_eq(taken[ESCROW_CHARGE_CONNECTIONS], connections);
+	ck_assert_int_eq(taken[ESCROW_CHARGE_SQ_SLOTS], connections * BED_SQ);
+	ck_assert_int_eq(taken[ESCROW_CHARGE_CQ_SLOTS], connections * (BED_SQ + BED_RQ));
+}
+
+/* Each end that a connection can come to: never made, destroyed, quarantined, and fenced after that. */
+START_TEST(of_the_process)
+{
+	struct ledger_owner_args args = {.kind = ESCROW_OWNER_CONNECTION,
+					 .sq_depth = BED_SQ,
+					 .rq_depth = BED_RQ,
+					 .steps = LEDGER_STEP_BIT(ESCROW_STEP_DESTROY_QP)};
+	uint64_t third;
+
+	bed_config(&b);
+	memset(taken, 0, sizeof(taken));
+	b.h.host.get_extension = budget;
+	bed_make(&b, LEDGER_STRENGTH_USUAL);
+	has_taken(2);
+	args.parent = b.lane[0];
+	args.account = b.account;
+	ck_assert_int_eq(ledger_owner_add(b.l, &args, &third, &b.error), ESCROW_OK);
+	has_taken(3);
+	ck_assert_int_eq(try_add(args), ESCROW_E_QUOTA);
+	ck_assert_str_eq(b.error.text, "no more than three");
+	ck_assert_uint_eq(bed_used(&b, NULL, ESCROW_CHARGE_CONNECTIONS), 3);
+	ck_assert_int_eq(ledger_owner_undo(b.l, third), ESCROW_OK);
+	has_taken(2);
+	/* The ledger's own limits come first, and the host is not asked for what they refuse. */
+	args.sq_depth = BED_SQ + 1;
+	ck_assert_int_eq(try_add(args), ESCROW_E_INVALID);
+	has_taken(2);
+	ck_assert_int_eq(bed_disconnect(&b, b.conn[0], 0), ESCROW_OK);
+	has_taken(1);
+	ck_assert_int_eq(bed_disconnect(&b, b.conn[1], EIO), ESCROW_E_UNQUIESCED);
+	has_taken(1);
+	ledger_abandon(b.l);
+	bed_check(&b);
+	bed_fence(&b); /* releases, and has seen that the residue stays until the fence */
+	has_taken(0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ledger-quota");
@@ -176,6 +257,7 @@ int main(void)
 	tcase_add_test(bare, per_engine);
 	tcase_add_test(bare, stuck_share);
 	tcase_add_loop_test(bare, op_limits, 0, 2);
+	tcase_add_test(bare, of_the_process);
 	tcase_add_checked_fixture(tc, make, NULL);
 	tcase_add_test(tc, ops_run_out);
 	suite_add_tcase(suite, bare);

@@ -12,11 +12,12 @@ static char memory[SIZE];
 static struct escrow_host_engine *host, *other;
 static uint64_t region;
 static struct escrow_error error = {.size = sizeof(error)};
-static struct escrow_quota limits = {sizeof(limits), 0,          UINT64_MAX, UINT64_MAX,
-				     UINT64_MAX,     UINT64_MAX, UINT64_MAX, UINT64_MAX};
+static struct escrow_quota limits;
 
 static void setup(void)
 {
+	memset(&limits, 0xff, sizeof(limits));
+	limits.size = sizeof(limits);
 	host = hosting_open(hosting_module("fake"), 0, NULL);
 	other = hosting_open(hosting_module("fake"), 0, NULL);
 	region = hosting_register(host, memory, SIZE, NULL);
@@ -148,12 +149,16 @@ START_TEST(a_shorter_struct)
 	limits.size = offsetof(struct escrow_quota, granted_bytes);
 	limits.regions = 7;
 	limits.ops = limits.peers = limits.granted_bytes = 0; /* beyond its end */
+	limits.connections = limits.sq_slots = limits.cq_slots = 0;
 	escrow_quota_set(&limits);
 	escrow_quota_get(&got, NULL);
 	ck_assert_uint_eq(got.regions, 7);
 	ck_assert_uint_eq(got.granted_bytes, UINT64_MAX);
 	ck_assert_uint_eq(got.peers, UINT64_MAX);
 	ck_assert_uint_eq(got.ops, UINT64_MAX);
+	ck_assert_uint_eq(got.connections, UINT64_MAX);
+	ck_assert_uint_eq(got.sq_slots, UINT64_MAX);
+	ck_assert_uint_eq(got.cq_slots, UINT64_MAX);
 	limits.size--;
 	limits.regions = 8;
 	escrow_quota_set(&limits); /* none of the structs that there were */

@@ -297,8 +297,6 @@ END_TEST
 
 START_TEST(the_quota_is_of_the_process)
 {
-	struct escrow_quota limits = {sizeof(limits), 0,          SIZE + 10,  UINT64_MAX,
-				      UINT64_MAX,     UINT64_MAX, UINT64_MAX, UINT64_MAX};
 	struct escrow_region args = {.size = sizeof(args),
 				     .addr = memory + SIZE,
 				     .length = 11,
@@ -306,9 +304,11 @@ START_TEST(the_quota_is_of_the_process)
 				     .dmabuf_fd = -1};
 	struct escrow_host_engine *other = hosting_open(hosting_module("bad-unmap"), 0, NULL);
 	struct escrow_error error = {.size = sizeof(error)};
-	struct escrow_quota used = {.size = sizeof(used)};
+	struct escrow_quota used = {.size = sizeof(used)}, limits = used;
 	uint64_t handle;
 
+	escrow_quota_get(&limits, NULL); /* none */
+	limits.bytes = SIZE + 10;
 	escrow_quota_set(&limits);
 	ck_assert_int_eq(escrow_register(other, &args, &handle, &error), ESCROW_E_QUOTA);
 	ck_assert_ptr_nonnull(strstr(error.text, "4106"));
