@@ -15,6 +15,9 @@
 #define RW (ESCROW_CAP_READ | ESCROW_CAP_WRITE)
 #define OPS 400u
 #define TICKETS (OPS + 16u) /* each thread may hold one that was not accepted */
+#define ASKERS 2u
+#define QUESTIONS 50u /* of each of them, at least */
+#define REGIONS 32u   /* so many may be on their way out at once */
 
 /* What the threads of a case share. */
 struct crowd {
@@ -28,6 +31,11 @@ struct crowd {
 	atomic_uint refused;
 	atomic_bool stop;
 	atomic_bool closed;
+	atomic_uint released;   /* regions */
+	pthread_barrier_t gate; /* where submitters and askers wait until all of them are there */
+	uint32_t share; /* so many ops each submitter has to bring, if there are more than one */
+	atomic_uint askers;
+	atomic_uint asked[ASKERS];
 	atomic_uint allowed; /* so many ops may have been accepted: what else goes on keeps pace */
 	atomic_bool hold;    /* the one that polls is to wait */
 	atomic_bool held;    /* ... and does */
@@ -37,7 +45,7 @@ struct crowd {
 	atomic_uint ended[TICKETS]; /* ... and told with it */
 };
 
-static void crowd_open(struct crowd *w, struct conform *c)
+static void crowd_open(struct crowd *w, struct conform *c, unsigned int at_gate)
 {
 	memset(w, 0, sizeof(*w));
 	pair_open(&w->p, &c->subject);
@@ -46,6 +54,8 @@ static void crowd_open(struct crowd *w, struct conform *c)
 	w->sge = (struct escrow_sge){w->local.region, 0, 4096};
 	w->op = pair_op(ESCROW_READ, &w->s, 0, &w->sge);
 	w->allowed = OPS;
+	w->share = OPS;
+	pthread_barrier_init(&w->gate, NULL, at_gate);
 }
 
 static bool may_submit(const struct crowd *w)
@@ -53,16 +63,18 @@ static bool may_submit(const struct crowd *w)
 	return atomic_load(&w->accepted) < atomic_load(&w->allowed);
 }
 
-/* [data]: submits until told to stop or until OPS were taken. */
+/* [data]: submits until told to stop or until OPS were taken, or its share. */
 static void *submit(void *arg)
 {
 	struct crowd *w = arg;
 	const struct escrow_ops *o = w->p.a->o;
 	struct escrow_op op = w->op;
+	uint32_t own = 0;
 	uint64_t id;
 
 	op.user = atomic_fetch_add(&w->tickets, 1);
-	while (!atomic_load(&w->stop) && atomic_load(&w->accepted) < OPS) {
+	pthread_barrier_wait(&w->gate);
+	while (!atomic_load(&w->stop) && atomic_load(&w->accepted) < OPS && own < w->share) {
 		int32_t got;
 
 		if (!may_submit(w)) {
@@ -73,6 +85,7 @@ static void *submit(void *arg)
 		if (got == 1) {
 			atomic_fetch_add(&w->taken[op.user], 1);
 			atomic_fetch_add(&w->accepted, 1);
+			own++;
 			op.user = atomic_fetch_add(&w->tickets, 1);
 			atomic_store(&w->last_op, id);
 		} else {
@@ -108,6 +121,8 @@ static void *poll_both(void *arg)
 			}
 			if (ev[i].kind == ESCROW_EV_CLOSED)
 				atomic_store(&w->closed, true);
+			if (ev[i].kind == ESCROW_EV_REGION_RELEASED)
+				atomic_fetch_add(&w->released, 1);
 		}
 		w->p.b->o->poll(w->p.b->e, ev, 8, sizeof(ev[0]), 0);
 		if (!n)
@@ -123,8 +138,10 @@ static void *ask(void *arg)
 	const struct escrow_ops *o = w->p.a->o;
 	struct escrow_limits limits;
 	struct escrow_record record;
+	uint32_t me = atomic_fetch_add(&w->askers, 1);
 	uint64_t cursor;
 
+	pthread_barrier_wait(&w->gate);
 	while (!atomic_load(&w->stop)) {
 		limits.size = sizeof(limits);
 		expect_status_as("T3", o->query(w->p.a->e, &limits), ESCROW_OK);
@@ -135,6 +152,7 @@ static void *ask(void *arg)
 		}
 		o->cancel(w->p.a->e, atomic_load(&w->last_op), 0);
 		atomic_fetch_add(&w->allowed, 1);
+		atomic_fetch_add(&w->asked[me], 1);
 		sched_yield();
 	}
 	return NULL;
@@ -197,7 +215,7 @@ static void against_quiesce(struct conform *c)
 	const struct escrow_ops *o;
 	int i;
 
-	crowd_open(&w, c);
+	crowd_open(&w, c, 1);
 	w.allowed = 0;
 	o = w.p.a->o;
 	polls = start(poll_both, &w);
@@ -223,7 +241,7 @@ static void against_close(struct conform *c)
 	static struct crowd w;
 	pthread_t data, polls;
 
-	crowd_open(&w, c);
+	crowd_open(&w, c, 1);
 	w.allowed = 100;
 	polls = start(poll_both, &w);
 	data = start(submit, &w);
@@ -245,24 +263,28 @@ static void against_close(struct conform *c)
 static void with_questions(struct conform *c)
 {
 	static struct crowd w;
-	pthread_t data, polls, asks[2];
+	pthread_t data, polls, asks[ASKERS];
+	uint32_t i;
 
-	crowd_open(&w, c);
+	crowd_open(&w, c, ASKERS + 1);
 	w.allowed = 0;
 	polls = start(poll_both, &w);
-	asks[0] = start(ask, &w);
-	asks[1] = start(ask, &w);
+	for (i = 0; i < ASKERS; i++)
+		asks[i] = start(ask, &w);
 	data = start(submit, &w);
 	pthread_join(data, NULL);
+	for (i = 0; i < ASKERS; i++)
+		while (atomic_load(&w.asked[i]) < QUESTIONS)
+			sched_yield();
 	atomic_store(&w.stop, true);
-	pthread_join(asks[0], NULL);
-	pthread_join(asks[1], NULL);
+	for (i = 0; i < ASKERS; i++)
+		pthread_join(asks[i], NULL);
 	pthread_join(polls, NULL);
 	crowd_judge(&w);
 	pair_close(&w.p);
 }
 
-/* [ctl] beside [data] and [poll]: regions come and go. */
+/* [ctl] beside [data] and [poll]: regions come and go, for as long as there are ops. */
 static void with_control(struct conform *c)
 {
 	static struct crowd w;
@@ -275,17 +297,21 @@ static void with_control(struct conform *c)
 		.dmabuf_fd = -1,
 	};
 	pthread_t data, polls;
+	uint32_t begun = 0;
 	uint64_t region;
-	int i;
 
-	crowd_open(&w, c);
+	crowd_open(&w, c, 1);
 	w.allowed = 0;
 	polls = start(poll_both, &w);
 	data = start(submit, &w);
-	for (i = 0; i < 50; i++) {
-		atomic_fetch_add(&w.allowed, OPS / 50);
+	while (atomic_load(&w.accepted) < OPS) {
+		if (atomic_load(&w.allowed) < OPS)
+			atomic_fetch_add(&w.allowed, OPS / 50);
 		expect_status(w.p.a->o->register_memory(w.p.a->e, &args, &region, NULL), ESCROW_OK);
 		expect_status(w.p.a->o->deregister_memory(w.p.a->e, region, 0), ESCROW_IN_PROGRESS);
+		begun++;
+		while (begun - atomic_load(&w.released) > REGIONS)
+			sched_yield();
 	}
 	pthread_join(data, NULL);
 	atomic_store(&w.stop, true);
@@ -294,9 +320,16 @@ static void with_control(struct conform *c)
 	pair_close(&w.p);
 }
 
+/* Threads with an engine of their own each, which begin some of its lives at once. */
+struct neighbours {
+	struct conform *c;
+	pthread_barrier_t gate;
+};
+
 static void *live_alone(void *arg)
 {
-	struct conform *c = arg;
+	struct neighbours *all = arg;
+	struct conform *c = all->c;
 	const struct escrow_ops *o = &c->subject.ops;
 	struct host *host = guard_kept(sizeof(*host));
 	struct escrow_open_args args = {.size = sizeof(args),
@@ -310,6 +343,8 @@ static void *live_alone(void *arg)
 	host_new_plain(host);
 	args.host = host->table;
 	for (i = 0; i < 6; i++) {
+		if (i % 2 == 0)
+			pthread_barrier_wait(&all->gate);
 		expect_status(o->open(&args, &e, NULL), ESCROW_OK);
 		expect_status(o->close(e, 0, ESCROW_CLOSE_GRACEFUL), ESCROW_IN_PROGRESS);
 		for (ev.kind = 0; ev.kind != ESCROW_EV_CLOSED;)
@@ -322,11 +357,14 @@ static void *live_alone(void *arg)
 
 static void engines_in_threads(struct conform *c)
 {
+	static struct neighbours all;
 	pthread_t t[3];
 	int i;
 
+	all.c = c;
+	pthread_barrier_init(&all.gate, NULL, 3);
 	for (i = 0; i < 3; i++)
-		t[i] = start(live_alone, c);
+		t[i] = start(live_alone, &all);
 	for (i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
 }
@@ -337,7 +375,8 @@ static void several_submitters(struct conform *c)
 	pthread_t data[3], polls;
 	int i;
 
-	crowd_open(&w, c);
+	crowd_open(&w, c, 3);
+	w.share = OPS / 3;
 	polls = start(poll_both, &w);
 	for (i = 0; i < 3; i++)
 		data[i] = start(submit, &w);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* event.c - mutants of events, regions, custody: clauses V, RE, CU. */
-#include "config.h"
-
 #include "backends/mock/mutants/mutant.h"
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #ifdef MUTANT_unknown_event
 static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)

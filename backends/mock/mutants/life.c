@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* life.c - mutants of states, blocking, the process and the host: clauses G, T to U, X. */
-#include "config.h"
-
 #include "backends/mock/mutants/mutant.h"
 
 #include <fcntl.h>
@@ -10,7 +8,6 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <escrow/counters.h>
 

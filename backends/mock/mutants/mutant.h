@@ -18,9 +18,13 @@
 #ifndef MUTANT_H
 #define MUTANT_H
 
+#include "config.h"
+
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/engine/entry.h"
 #include "backends/mock/mock.h"
@@ -33,6 +37,26 @@
 /* open as it should be */
 static escrow_status real_open(const struct escrow_open_args *args, struct escrow_engine **out,
 			       struct escrow_error *error);
+/*
+ * Some faults show only if another thread comes at the right moment: the mutant waits for that one, so that it is caught on
+ * a busy machine too.  False: it has waited long enough, a second or so in all; what it waits for does not come in most cases.
+ */
+MUTANT_UNUSED static bool hold_on(void)
+{
+	static atomic_uint waits;
+
+	if (atomic_fetch_add(&waits, 1) >= 5000)
+		return false;
+	usleep(200);
+	return true;
+}
+
+/* The thread that began the process is waited for by others in most cases. */
+MUTANT_UNUSED static bool is_main_thread(void)
+{
+	return gettid() == getpid();
+}
+
 /* The state that query tells. */
 MUTANT_UNUSED static uint32_t state_of(struct escrow_engine *e)
 {

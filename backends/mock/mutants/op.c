@@ -2,8 +2,6 @@
 /* op.c - mutants of ops, cancel, deadlines, drain and close: clauses OP, CA, DL, DR, CL. */
 #include "backends/mock/mutants/mutant.h"
 
-#include <unistd.h>
-
 #define SGES 64u
 
 MUTANT_UNUSED static uint64_t length_of(const struct escrow_op *op)
@@ -135,13 +133,17 @@ static int32_t bad_transfer(struct escrow_engine *e, const struct escrow_op *op,
 static int32_t bad_transfer(struct escrow_engine *e, const struct escrow_op *op, uint32_t n,
 			    uint32_t stride, uint32_t flags, uint64_t *ops)
 {
-	static struct escrow_op copy;
+	static volatile struct escrow_op copy;
+	struct escrow_op other;
 
 	if (n != 1 || !op || stride != sizeof(copy))
 		return engine_transfer(e, op, n, stride, flags, ops);
 	copy = *op;
 	usleep(500);
-	return engine_transfer(e, &copy, 1, stride, flags, ops);
+	while (copy.user == op->user && !is_main_thread() && hold_on())
+		;
+	other = copy;
+	return engine_transfer(e, &other, 1, stride, flags, ops);
 }
 #define SLOTS .transfer = bad_transfer,
 #endif

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* thread.c - mutants of slots that are called beside each other: clauses T1 to T3. */
-#include "config.h"
-
 #include "backends/mock/mutants/mutant.h"
-
-#include <stdatomic.h>
-#include <unistd.h>
 
 #ifdef MUTANT_race_loses_op
 static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)
@@ -24,6 +19,8 @@ static escrow_status bad_query(struct escrow_engine *e, struct escrow_limits *li
 
 	inside = own;
 	usleep(200);
+	while (inside == own && !is_main_thread() && hold_on())
+		;
 	st = engine_query(e, limits);
 	if (inside != own && st == ESCROW_OK)
 		st = ESCROW_E_INTERNAL;
@@ -36,13 +33,16 @@ static escrow_status bad_query(struct escrow_engine *e, struct escrow_limits *li
 /* While memory is being registered nothing is submitted: two threads do not find out who was first. */
 #ifdef MUTANT_control_stops_data
 static atomic_uint registering;
+static atomic_bool refused;
+static atomic_bool beside; /* another thread submits */
 static escrow_status bad_register(struct escrow_engine *e, const struct escrow_region_args *args,
 				  uint64_t *region, struct escrow_error *error)
 {
 	escrow_status st;
 
 	registering++;
-	usleep(2000);
+	while (beside && !refused && hold_on())
+		;
 	st = engine_register_memory(e, args, region, error);
 	registering--;
 	return st;
@@ -50,8 +50,11 @@ static escrow_status bad_register(struct escrow_engine *e, const struct escrow_r
 static int32_t bad_transfer(struct escrow_engine *e, const struct escrow_op *op, uint32_t n,
 			    uint32_t stride, uint32_t flags, uint64_t *ops)
 {
-	if (registering)
+	if (registering) {
+		refused = true;
 		return ESCROW_E_INTERNAL;
+	}
+	beside |= !is_main_thread();
 	return engine_transfer(e, op, n, stride, flags, ops);
 }
 #define SLOTS .register_memory = bad_register, .transfer = bad_transfer,
@@ -65,7 +68,8 @@ static escrow_status bad_open(const struct escrow_open_args *args, struct escrow
 	escrow_status st = ESCROW_E_INTERNAL;
 
 	if (opening++ == 0) {
-		usleep(5000);
+		while (opening == 1 && !is_main_thread() && hold_on())
+			;
 		st = real_open(args, out, error);
 	}
 	opening--;
