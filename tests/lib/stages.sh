@@ -226,6 +226,7 @@ gates_in_guest() {
 }
 
 stage_softroce() {
+	local each=$top/tests/softroce/each
 	need softroce
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -j"$jobs" tests/softroce/facts tests/softroce/facts-failure \
@@ -234,19 +235,15 @@ stage_softroce() {
 		tests/hardware/side tools/escrow
 	"$top/tests/softroce/test-guest.sh" | tee "$stage_dir/guest.tap"
 	grep -q '^1\.\.' "$stage_dir/guest.tap" # the plan comes last: without it the script broke off
-	in_guest facts -- sh -c "'$build/tests/softroce/facts' && '$build/tests/softroce/facts-failure'"
-	in_guest differ -- "$top/tests/softverbs/differ"
-	in_guest native -- "$build/tests/unit/test-rdma-native"
-	in_guest catalogue -- sh -c "'$build/tests/softverbs/real-catalogue-requester' &&
-		'$build/tests/softverbs/real-catalogue-owner' &&
-		'$build/tests/softverbs/real-catalogue-device'"
+	in_guest verbs -t 1800 -- "$each" "$top/tests/softverbs/differ" \
+		"$build/tests/softroce/facts" "$build/tests/softroce/facts-failure" \
+		"$build/tests/softverbs/real-catalogue-requester" "$build/tests/softverbs/real-catalogue-owner" \
+		"$build/tests/softverbs/real-catalogue-device"
 	in_guest wire -w hub -- "$build/tests/softverbs/real-catalogue-wire"
-	in_guest hostile -- "$build/tests/unit/test-rdma-hostile"
-	in_guest rails -- "$build/tests/unit/test-rdma-rails"
-	in_guest returns -- "$build/tests/unit/test-rdma-returns"
-	in_guest path -- "$build/tests/unit/test-rdma-path"
-	in_guest meet -- "$build/tests/unit/test-rdma-meet"
-	in_guest death -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 sh -c '"$0" && "$1" && "$2"' \
+	in_guest backend -t 1800 -- "$each" "$build/tests/unit/test-rdma-native" \
+		"$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
+		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails"
+	in_guest death -t 1800 -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak
 	gates_in_guest

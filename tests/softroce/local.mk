@@ -1,6 +1,6 @@
 # Real kernel verbs in a guest.
 EXTRA_DIST += %D%/run %D%/guest.sh %D%/init %D%/guest-run %D%/complaints.awk \
-	%D%/known-warnings %D%/conform-waivers %D%/test-guest.sh %D%/test-two-nodes.sh %D%/far
+	%D%/known-warnings %D%/conform-waivers %D%/test-guest.sh %D%/test-two-nodes.sh %D%/far %D%/each
 
 # What is built here runs in the guest, not under make check.
 if BACKEND_RDMA
