@@ -8,6 +8,7 @@
  */
 #include "backends/engine/engine.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define RECEIVES(e) ((uint32_t)(e)->config.recv_depth)
@@ -66,12 +67,12 @@ static escrow_status register_memory(struct escrow_engine *e, struct carrier *ca
 	if (st < 0)
 		return st;
 	engine_unlock(e);
-	rc = en_step_register(e, ca->conn->lane->context, &args, &ca->native, NULL);
+	rc = en_memlock_register(e, ca->conn->lane->context, &args, &ca->native);
 	engine_lock(e);
 	if (rc) {
 		ledger_owner_undo(e->ledger, ca->owner);
 		ca->owner = 0;
-		return ESCROW_E_MEMLOCK;
+		return rc == EDQUOT ? ESCROW_E_QUOTA : ESCROW_E_MEMLOCK;
 	}
 	ledger_owner_event(e->ledger, ca->owner, LEDGER_E_READY);
 	/* Receives are posted into it: the connection keeps it. */
@@ -143,7 +144,7 @@ void en_carrier_credit(struct conn *c, uint32_t depth)
 }
 
 /* True: the registration has ended, and with it what the device may do to the memory. */
-static bool end_registration(struct escrow_engine *e, struct carrier *ca)
+static bool end_registration(struct escrow_engine *e, struct carrier *ca, const uint8_t *memory)
 {
 	struct native_region *native = ca->native;
 	uint64_t owner = ca->owner;
@@ -164,7 +165,10 @@ static bool end_registration(struct escrow_engine *e, struct carrier *ca)
 	ca->native = NULL;
 	en_lane_unlock(ca->conn->lane);
 	rc = en_step(ca->conn->lane->context, ESCROW_STEP_DEREGISTER, native);
-	return ledger_step_end(e->ledger, owner, ESCROW_STEP_DEREGISTER, rc) >= 0;
+	if (ledger_step_end(e->ledger, owner, ESCROW_STEP_DEREGISTER, rc) < 0)
+		return false;
+	en_memlock_gone(e, (uintptr_t)memory, ca->bytes);
+	return true;
 }
 
 /* The connection is gone or quarantined; in the second case the memory stays with it. */
@@ -176,7 +180,7 @@ void en_carrier_close(struct escrow_engine *e, struct conn *c)
 	if (!memory)
 		return;
 	ca->memory = NULL;
-	if (!end_registration(e, ca)) {
+	if (!end_registration(e, ca, memory)) {
 		c->peer->stuck = 1;
 		return;
 	}

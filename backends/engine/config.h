@@ -42,7 +42,7 @@
 	X("max_messages", "32", COUNT, 4, 4096, max_messages, \
 	  "messages under way; one that comes in for each of max_peers more; 4..4096") \
 	X("quota.bytes", "0", SIZE, 0, UINT64_MAX, quota[ESCROW_CHARGE_BYTES], \
-	  "registered bytes of the engine; 0 = no limit") \
+	  "registered bytes of the engine; 0 = what RLIMIT_MEMLOCK leaves, if it binds") \
 	X("quota.regions", "0", COUNT, 0, UINT32_MAX, quota[ESCROW_CHARGE_REGIONS], \
 	  "registrations of the engine; 0 = max_regions") \
 	X("quota.grants", "0", COUNT, 0, UINT32_MAX, quota[ESCROW_CHARGE_GRANTS], \

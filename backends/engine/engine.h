@@ -130,6 +130,9 @@ struct escrow_engine {
 	uint32_t closing_hard; /* what is still busy is never going to end */
 	_Atomic uint32_t fatal_told;
 	uint32_t any_grants;
+	bool lock_limited; /* memlock.c: by this, of which so much is kept for control memory */
+	uint64_t lock_limit, lock_room;
+	_Atomic uint64_t lock_control; /* locked by registrations of the engine's own */
 
 	struct event_node room, device, drained, end, repeat;
 	struct wire_grant runner_grant;     /* runner */

@@ -46,7 +46,7 @@ static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
 	/* And it is the grant's own: while it is stuck the grant is, and is charged. */
 	ledger_pin(e->ledger, x->owner, g->parts[ctx]);
 	engine_unlock(e);
-	rc = en_step_register(e, c, &args, &x->native, NULL);
+	rc = en_memlock_register(e, c, &args, &x->native);
 	engine_lock(e);
 	if (rc) {
 		ledger_owner_undo(e->ledger, x->owner);
@@ -101,5 +101,7 @@ void en_exact_end(struct escrow_engine *e, struct grant *g)
 		rc = en_step(&e->contexts[i], ESCROW_STEP_DEREGISTER, native);
 		if (ledger_step_end(e->ledger, owner, ESCROW_STEP_DEREGISTER, rc) < 0)
 			g->stuck = 1;
+		else
+			en_memlock_gone(e, g->addr, g->length);
 	}
 }

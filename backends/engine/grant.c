@@ -441,9 +441,10 @@ static void binding(struct escrow_engine *e, struct grant *g)
 		live += w != NULL;
 		bound += w && en_join_bind(e, w, &rc);
 		if (rc && !g->failed)
-			g->failed = rc == ENOMEM || rc == EAGAIN ? ESCROW_E_NO_MEMORY
-				    : rc == EPIPE                ? ESCROW_E_PEER_LOST
-								 : ESCROW_E_DEVICE;
+			g->failed = rc == EDQUOT                   ? ESCROW_E_QUOTA
+				    : rc == ENOMEM || rc == EAGAIN ? ESCROW_E_NO_MEMORY
+				    : rc == EPIPE                  ? ESCROW_E_PEER_LOST
+								   : ESCROW_E_DEVICE;
 	}
 	if (g->state != GRANT_BINDING)
 		return;

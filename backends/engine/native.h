@@ -209,6 +209,14 @@ struct native_ops {
 	uint32_t (*nrails)(const struct native *n);
 	void (*rail_info)(const struct native *n, uint32_t rail, struct native_rail_info *out);
 
+	/*
+	 * [any] Both or none, once devices are open.  What the kernel lets this process lock for
+	 * them, as *limit: 1; 0: it has no limit, or they lock nothing.  And what the process has
+	 * locked now, as far as the kernel tells.
+	 */
+	int (*lock_limit)(const struct native *n, uint64_t *limit);
+	uint64_t (*locked)(const struct native *n);
+
 	/* [ctrl] Devices and protection domains. */
 	int (*open_device)(struct native *n, uint32_t index, struct native_context **out,
 			   struct native_context_info *info, struct escrow_error *error);

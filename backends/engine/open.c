@@ -326,6 +326,7 @@ static escrow_status build(struct escrow_engine *e, struct escrow_error *error)
 	st = open_native(e, error);
 	if (st < 0 || (st = en_devices_open(e, error)) < 0 || (st = shape(e, error)) < 0)
 		return st;
+	en_memlock_open(e);
 	if (!tables(e) || !peer_tables(e) || !memory_tables(e) || !en_notify_open(e))
 		return args_fail(error, ESCROW_E_NO_MEMORY, "the host's alloc has no memory");
 	rc = event_open(e);

@@ -372,6 +372,18 @@ uint64_t en_most_connections(const struct config *config);
 /* Rails that the configuration allows, and which key it is that allows no more. */
 uint64_t en_most_rails(const struct config *config, const char **key);
 
+/* ---- memlock.c -------------------------------------------------------------------------------------- */
+/* Devices are open: finds the limit, and makes a default of quota.bytes of it. */
+void en_memlock_open(struct escrow_engine *e);
+/* unlocked. May the host's memory be registered in each device?  E_QUOTA: it would come too near. */
+escrow_status en_memlock_region(struct escrow_engine *e, const struct escrow_region_args *a,
+				struct escrow_error *error);
+/* unlocked. Registers memory for the engine's own sake: 0, an errno, EDQUOT: no room for it. */
+int en_memlock_register(struct escrow_engine *e, struct context *c,
+			const struct escrow_region_args *args, struct native_region **out);
+/* What that had made has its receipt. */
+void en_memlock_gone(struct escrow_engine *e, uint64_t addr, uint64_t length);
+
 /* ---- footprint.c ------------------------------------------------------------------------------------ */
 /* [any] */
 void en_footprint(const struct escrow_engine *e, struct footprint *out);

@@ -234,6 +234,11 @@ int registration_make(struct native_context *c, const struct escrow_region_args 
 		      struct native_region **out, struct escrow_error *error);
 int registration_end(struct native_region *r);
 
+/* memlock.c */
+uint64_t memlock_pinned(void); /* by this process, in every device: proc_pid_status(5), VmPin */
+int memlock_limit(const struct native *n, uint64_t *limit);
+uint64_t memlock_locked(const struct native *n);
+
 /* window.c */
 int window_alloc(struct native_context *c, struct native_window **out);
 int window_dealloc(struct native_window *w);

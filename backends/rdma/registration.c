@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <sys/resource.h>
 
 #include "backends/rdma/rdma.h"
@@ -20,21 +19,6 @@ static int access_flags(const struct native *n)
 	return flags;
 }
 
-/* What this process has pinned already, in every device: proc_pid_status(5), VmPin. */
-static uint64_t pinned_bytes(void)
-{
-	FILE *f = fopen("/proc/self/status", "re");
-	unsigned long long kb = 0;
-	char line[128];
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "VmPin: %llu", &kb) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return (uint64_t)kb << 10;
-}
-
 /*
  * The kernel answers ENOMEM when RLIMIT_MEMLOCK is the reason, and EPERM when the limit is 0 and the process may not lock
  * memory at all (can_do_mlock() in ib_umem_get(), kernel umem.c).
@@ -46,7 +30,7 @@ static int memlock_is_short(uint64_t length, uint64_t *pinned, uint64_t *limit)
 	if (getrlimit(RLIMIT_MEMLOCK, &r) || r.rlim_cur == RLIM_INFINITY)
 		return 0;
 	*limit = r.rlim_cur;
-	*pinned = pinned_bytes();
+	*pinned = memlock_pinned();
 	return length + *pinned > r.rlim_cur;
 }
 

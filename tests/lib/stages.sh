@@ -242,7 +242,8 @@ stage_softroce() {
 	in_guest wire -w hub -- "$build/tests/softverbs/real-catalogue-wire"
 	in_guest backend -t 1800 -- "$each" "$build/tests/unit/test-rdma-native" \
 		"$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
-		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails"
+		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails" \
+		"$build/tests/unit/test-rdma-limits"
 	in_guest death -t 1800 -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak

@@ -12,6 +12,12 @@
 /* Signals that an event was acknowledged; those who wait in a destroy look at their own counts. */
 static pthread_cond_t async_acked = PTHREAD_COND_INITIALIZER;
 
+/* A device file, as that of uverbs is, only where memory is counted as that locks it (mr.c). */
+static int context_file(void)
+{
+	return mr_counts_locked() ? open("/dev/null", O_RDWR | O_CLOEXEC) : eventfd(0, EFD_CLOEXEC);
+}
+
 static struct context *context_make(struct device *device)
 {
 	struct context *ctx = calloc(1, sizeof(*ctx));
@@ -26,7 +32,7 @@ static struct context *context_make(struct device *device)
 	ctx->device = device;
 	ctx->v.context.device = &device->ib;
 	ctx->v.context.async_fd = ctx->async.fd;
-	ctx->v.context.cmd_fd = eventfd(0, EFD_CLOEXEC);
+	ctx->v.context.cmd_fd = context_file();
 	ctx->v.context.num_comp_vectors = 4;
 	pthread_mutex_init(&ctx->v.context.mutex, NULL);
 	context_set_ops(ctx);

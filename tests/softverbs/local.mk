@@ -74,6 +74,10 @@ test_programs += %D%/test-quota
 %C%_test_quota_SOURCES  = %D%/test-quota.c $(rdma_kit)
 %C%_test_quota_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_quota_LDADD    = $(softverbs_engine_ldadd)
+test_programs += %D%/test-limits
+%C%_test_limits_SOURCES  = tests/unit/test-rdma-limits.c $(rdma_kit)
+%C%_test_limits_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_limits_LDADD    = $(softverbs_engine_ldadd)
 # Hostile peers against engines over it, as the guest of ./dev softroce has them on rxe.
 softverbs_engine_ldadd = backends/rdma/librdma_native.la backends/engine/libengine.la %D%/libsoftverbs.la \
                          $(RDMA_LIBS) $(test_ldadd)

@@ -201,12 +201,18 @@ static bool mr_may_lock_all(void)
 
 /* ib_umem_get(): pages, each region anew; only where a test asks for it, since softverbs pins nothing and
  * is for everybody. */
-static bool mr_may_lock(uint64_t bytes)
+bool mr_counts_locked(void)
 {
 	const char *wanted = getenv("SOFTVERBS_MEMLOCK");
+
+	return wanted && strcmp(wanted, "1") == 0;
+}
+
+static bool mr_may_lock(uint64_t bytes)
+{
 	struct rlimit limit;
 
-	if (!wanted || strcmp(wanted, "1") != 0 || mr_may_lock_all())
+	if (!mr_counts_locked() || mr_may_lock_all())
 		return true;
 	return getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || mr_locked + bytes <= limit.rlim_cur;
 }

@@ -77,4 +77,7 @@ void key_forked(void);
 /* Kills the keys of a context that was closed before its regions. */
 void key_abandon(int rail, const struct context *ctx);
 
+/* SOFTVERBS_MEMLOCK=1: regions count against RLIMIT_MEMLOCK. */
+bool mr_counts_locked(void);
+
 #endif
