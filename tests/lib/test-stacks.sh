@@ -9,7 +9,11 @@ if ! command -v eu-stack >/dev/null && ! command -v gdb >/dev/null; then
 fi
 sleep 1000 &
 pid=$!
-until grep -q '^sleep$' "/proc/$pid/comm"; do kill -0 $pid || break; done
+# It is there long after its exec. Where the kernel does not say where it waits, a minute must do.
+until grep -q nanosleep "/proc/$pid/wchan" || [ $SECONDS -gt 60 ]; do
+	kill -0 $pid || break
+	sleep 0.05
+done
 out=$(sh "$top_srcdir/tests/lib/stacks" $pid)
 kill $pid
 case $out in
