@@ -70,7 +70,7 @@ void rig_close(struct rig *r);
 int rig_post(struct rig *r, enum ibv_wr_opcode opcode, uint64_t at, uint32_t length,
 	     uint64_t wr_id);
 int rig_post_recv(struct rig_side *s, uint64_t at, uint32_t length, uint64_t wr_id);
-/* Polls until one completion comes (ten seconds at most; fails the test then). */
+/* Polls until one completion comes: how long that takes here nobody knows, and Check ends a test that hangs. */
 struct ibv_wc rig_wait(struct ibv_cq *cq);
 
 #endif
