@@ -135,6 +135,25 @@ void double_permit(const void *addr, uint64_t length)
 		ck_assert_int_eq(permit(addr, length), 0);
 }
 
+bool double_hold(struct ibv_context *device, int on)
+{
+	void (*hold)(struct ibv_context *, int) = NULL;
+
+	*(void **)&hold = of_double("softverbs_hold");
+	if (hold)
+		hold(device, on);
+	return hold != NULL;
+}
+
+void double_blackhole(int rail, int on)
+{
+	void (*blackhole)(int, int) = NULL;
+
+	*(void **)&blackhole = of_double("softverbs_blackhole");
+	if (blackhole)
+		blackhole(rail, on);
+}
+
 void double_settle(void)
 {
 	void (*settle)(void) = NULL;

@@ -17,6 +17,8 @@ const struct escrow_backend *ends_backend(void);
 #define END_BYTES 262144u
 #define ENDS_MAX 8
 
+struct ibv_context;
+
 struct end {
 	struct escrow_engine *engine;
 	uint8_t *memory; /* END_BYTES */
@@ -36,6 +38,9 @@ uint32_t ends_rails(char (*addresses)[64], uint32_t max);
 void double_forbid(const void *addr, uint64_t length);
 void double_permit(const void *addr, uint64_t length);
 void double_settle(void);
+/* On softverbs, stop what a device sends, or let it go on; false: elsewhere.  Lose what is sent on a rail. */
+bool double_hold(struct ibv_context *device, int on);
+void double_blackhole(int rail, int on);
 /* "key=value" settings ended by NULL; what open said. */
 escrow_status end_try(struct end *e, const char *const *settings, struct escrow_error *error);
 /* Opens, and registers memory filled with `fill`. */

@@ -7,7 +7,6 @@
  * Both ends are in this process and use the same two rails, so both see the same news.  Slices are
  * small and equal, so that an op of sixteen is shared evenly by two rails that are idle.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,12 +134,10 @@ static void only_rail_0(void)
 static void both_rails(void)
 {
 	uint64_t on_1 = bytes_on(1);
-	int i;
 
-	/* The key on the new connection comes by a message: some ops may be ahead of it. */
-	for (i = 0; i < 1000 && bytes_on(1) == on_1; i++)
+	/* The key on the new connection comes by a message: some ops may be ahead of it; how many, the machine decides. */
+	while (bytes_on(1) == on_1)
 		move_right();
-	ck_assert_uint_gt(bytes_on(1), on_1);
 	move_right();
 	nobody_left();
 }
@@ -203,22 +200,39 @@ START_TEST(an_address_vanishes)
 }
 END_TEST
 
+/* One op around the break of rail 1: half of it goes there. On softverbs the user's device stands still until it is
+ * broken. Elsewhere it breaks first, and both ends may have seen that: all goes over the other; false. */
+static bool op_while_it_breaks(struct end *e, struct escrow_event *ev)
+{
+	struct ibv_context *device = conn_of(&user, 1)->native->qp->context;
+	bool held = double_hold(device, 1);
+	uint64_t on_1 = bytes_on(1), id;
+
+	if (!held)
+		break_queue_pair(e, 1);
+	id = end_submit(&user, remote, ESCROW_WRITE, 0, OP, OP);
+	if (held) {
+		break_queue_pair(e, 1);
+		double_hold(device, 0);
+	}
+	*ev = end_wait_of(&user, ESCROW_EV_OP_DONE, id);
+	return held || ev->status != ESCROW_OK || bytes_on(1) != on_1;
+}
+
 /* Either end's queue pair breaks: the other end learns of it, and both make a new one. */
 START_TEST(a_queue_pair_breaks)
 {
 	struct end *e = _i ? &owner : &user;
 	uint32_t epoch = atomic_load(&conn_of(e, 1)->epoch);
 	struct escrow_event ev;
-	uint64_t id;
 
 	move_right();
-	break_queue_pair(e, 1);
 	/* On the user's side it shows when something is posted on it; its slices are not done elsewhere. */
-	id = end_submit(&user, remote, ESCROW_WRITE, 0, OP, OP);
-	ev = end_wait_of(&user, ESCROW_EV_OP_DONE, id);
-	ck_assert_int_eq(ev.status, ESCROW_E_PEER_LOST);
+	if (op_while_it_breaks(e, &ev)) {
+		ck_assert_int_eq(ev.status, ESCROW_E_PEER_LOST);
+		ck_assert_int_ne(ev.effect, ESCROW_EFFECT_EXECUTED);
+	}
 	ck_assert_int_eq(ev.custody, ESCROW_CUSTODY_RETURNED);
-	ck_assert_int_ne(ev.effect, ESCROW_EFFECT_EXECUTED);
 	end_until(&user, "rail.1.connections.lost", 1);
 	end_until(&owner, "rail.1.connections.lost", 1);
 	move_right();
@@ -234,19 +248,17 @@ END_TEST
 /* Q15, H03, field-44: no event tells, and nothing arrives: the retries run out, and then as above. */
 START_TEST(a_rail_goes_silent)
 {
-	void (*softverbs_blackhole)(int rail, int on);
 	struct escrow_event ev;
 
-	*(void **)&softverbs_blackhole = dlsym(RTLD_DEFAULT, "softverbs_blackhole");
 	move_right();
-	softverbs_blackhole(1, 1);
+	double_blackhole(1, 1);
 	ev = end_move(&user, remote, ESCROW_WRITE, 0, OP, OP);
 	ck_assert_int_eq(ev.status, ESCROW_E_PEER_LOST);
 	ck_assert_int_eq(ev.custody, ESCROW_CUSTODY_RETURNED);
 	ck_assert_int_eq(ev.effect, ESCROW_EFFECT_UNKNOWN);
 	end_until(&owner, "rail.1.connections.lost", 1);
 	only_rail_0();
-	softverbs_blackhole(1, 0);
+	double_blackhole(1, 0);
 	end_until(&user, "rail.1.connections.returned", 1);
 	both_rails();
 }
