@@ -42,8 +42,9 @@ static bool try(uint64_t seed, uint32_t steps, const GArray *skip)
 	if (waitpid(pid, &status, 0) != pid)
 		g_error("waitpid: %s", g_strerror(errno));
 	if (WIFSIGNALED(status)) {
-		g_strlcpy(outcome->rule, WTERMSIG(status) == SIGALRM ? "L2" : "abort",
-			  sizeof(outcome->rule));
+		bool endless = WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGALRM;
+
+		g_strlcpy(outcome->rule, endless ? "L2" : "abort", sizeof(outcome->rule));
 		g_snprintf(outcome->text, sizeof(outcome->text), "%s",
 			   g_strsignal(WTERMSIG(status)));
 	}
