@@ -34,8 +34,8 @@ check_LTLIBRARIES += %D%/lib/libtesting.la
 test_ldadd = tests/lib/libtesting.la
 include %D%/unit/local.mk
 endif
-EXTRA_DIST   += %D%/lib/stacks
-test_scripts += %D%/lib/test-house-rules.sh %D%/lib/test-stages.sh %D%/lib/test-stacks.sh
+EXTRA_DIST   += %D%/lib/stacks %D%/lib/ports.sh
+test_scripts += %D%/lib/test-house-rules.sh %D%/lib/test-stages.sh %D%/lib/test-stacks.sh %D%/lib/test-ports.sh
 
 # make catalogue-page: docs/catalogue.md, of the table, the tests and where they run.
 test_scripts += %D%/lib/test-catalogue.sh

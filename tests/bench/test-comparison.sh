@@ -6,6 +6,8 @@ set -u
 here=$top_srcdir/tests/bench
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+# shellcheck source=tests/lib/ports.sh
+. "$top_srcdir/tests/lib/ports.sh"
 n=0
 
 ok() {
@@ -76,7 +78,8 @@ soft() { SOFTVERBS_DIR=$dir/soft timeout 100 bash "$top_srcdir/tests/softverbs/r
 mkdir -p "$dir/soft"
 mkfifo "$dir/nap"
 moved() { # OP
-	local port=$((21000 + $$ % 10000)) lender hex
+	local port lender hex
+	free_port || return
 	soft "$top_builddir/tests/bench/fabric" "$1" $port 4096 16 200 &
 	lender=$!
 	hex=$(printf ':%04X ' $port)

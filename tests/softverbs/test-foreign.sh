@@ -20,19 +20,15 @@ cleanup() {
 }
 trap cleanup EXIT
 n=0
-# A port that nobody listens on, from a range of our own per process.
-port() {
-	local p=$((20000 + ($$ * 7 + RANDOM) % 12000))
-	while listening "$p"; do p=$((p + 1)); done
-	echo $p
-}
+# shellcheck source=tests/lib/ports.sh
+. "$here/../lib/ports.sh"
 listening() { grep -qE ":$(printf %04X "$1") 0+:0000 0A|:$(printf %04X "$1") 0{32}:0000 0A" /proc/net/tcp /proc/net/tcp6; }
 resolves() { ls "$SOFTVERBS_DIR/listen-$1-"* >/dev/null 2>&1; }
 
-# until_true COMMAND...: asks again until it is so, at most 15 s.
+# until_true COMMAND...: asks again until it is so, at most a minute.
 until_true() {
-	local i
-	for ((i = 0; i < 300; i++)); do
+	local end=$((SECONDS + 60))
+	while [ $SECONDS -lt $end ]; do
 		"$@" && return 0
 		kill -0 "$server" 2>/dev/null || return 1
 		sleep 0.05
@@ -60,14 +56,14 @@ have() {
 # both READY SERVER-WORDS -- CLIENT-WORDS: starts the one, waits until READY, runs the other; both must
 # end with 0.
 both() {
-	local ready=$1 p=$2 rc
+	local ready=$1 port=$2 rc
 	shift 2
 	local serve=()
 	while [ "$1" != -- ]; do serve+=("$1"); shift; done
 	shift
-	timeout 60 "$run" -- "${serve[@]}" >"$out.server" 2>&1 &
+	timeout 300 "$run" -- "${serve[@]}" >"$out.server" 2>&1 &
 	server=$!
-	until_true "$ready" "$p" && timeout 60 "$run" -- "$@" >"$out.client" 2>&1
+	until_true "$ready" "$port" && timeout 300 "$run" -- "$@" >"$out.client" 2>&1
 	rc=$?
 	[ $rc = 0 ] || kill "$server" 2>/dev/null
 	wait "$server" || rc=1
@@ -83,22 +79,22 @@ if have ibv_devinfo; then
 fi
 if have ibv_rc_pingpong; then
 	for opt in "" -e; do
-		p=$(port)
+		free_port
 		# shellcheck disable=SC2086
-		both listening "$p" ibv_rc_pingpong $opt -c -g 1 -d softverbs0 -n 200 -p "$p" -- \
-			ibv_rc_pingpong $opt -c -g 1 -d softverbs0 -n 200 -p "$p" localhost
+		both listening "$port" ibv_rc_pingpong $opt -c -g 1 -d softverbs0 -n 200 -p "$port" -- \
+			ibv_rc_pingpong $opt -c -g 1 -d softverbs0 -n 200 -p "$port" localhost
 		result $? "ibv_rc_pingpong -c $opt"
 	done
 fi
 if have rping; then
-	p=$(port)
+	free_port
 	# The server ends with an error when the client disconnects, on hardware too; so may the client, whose
 	# second thread waits on the channel that its first one destroys. What counts is that it has verified every
 	# byte.
-	timeout 60 "$run" -- rping -s -a 127.77.1.1 -p "$p" -C 20 -V >"$out.server" 2>&1 &
+	timeout 300 "$run" -- rping -s -a 127.77.1.1 -p "$port" -C 20 -V >"$out.server" 2>&1 &
 	server=$!
-	until_true resolves "$p" &&
-		timeout 60 "$run" -- rping -c -a 127.77.1.1 -p "$p" -C 20 -V -v >"$out.client" 2>&1
+	until_true resolves "$port" &&
+		timeout 300 "$run" -- rping -c -a 127.77.1.1 -p "$port" -C 20 -V -v >"$out.client" 2>&1
 	kill "$server" 2>/dev/null
 	wait "$server" 2>/dev/null
 	server=
@@ -106,21 +102,21 @@ if have rping; then
 	result $? "rping moves and verifies twenty pings on rail 1"
 fi
 if have rdma_server; then
-	p=$(port)
-	both resolves "$p" rdma_server -p "$p" -- rdma_client -s 127.0.0.1 -p "$p"
+	free_port
+	both resolves "$port" rdma_server -p "$port" -- rdma_client -s 127.0.0.1 -p "$port"
 	result $? "rdma_client and rdma_server"
 fi
 for t in ib_write_bw ib_read_bw ib_send_bw; do
 	have $t || continue
-	p=$(port)
-	both listening "$p" $t -d softverbs1 -x 1 -F -n 200 -s 65536 -p "$p" -- \
-		$t -d softverbs1 -x 1 -F -n 200 -s 65536 -p "$p" localhost
+	free_port
+	both listening "$port" $t -d softverbs1 -x 1 -F -n 200 -s 65536 -p "$port" -- \
+		$t -d softverbs1 -x 1 -F -n 200 -s 65536 -p "$port" localhost
 	result $? "$t"
 done
 if have ib_write_lat; then
-	p=$(port)
-	both listening "$p" ib_write_lat -d softverbs0 -x 1 -F -n 200 -s 64 -p "$p" -- \
-		ib_write_lat -d softverbs0 -x 1 -F -n 200 -s 64 -p "$p" localhost
+	free_port
+	both listening "$port" ib_write_lat -d softverbs0 -x 1 -F -n 200 -s 64 -p "$port" -- \
+		ib_write_lat -d softverbs0 -x 1 -F -n 200 -s 64 -p "$port" localhost
 	result $? "ib_write_lat"
 fi
 echo "1..$n"

@@ -8,6 +8,8 @@ escrow=$top_builddir/tools/escrow
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export XDG_RUNTIME_DIR=$dir
+# shellcheck source=tests/lib/ports.sh
+. "$top_srcdir/tests/lib/ports.sh"
 n=0
 
 # ok NAME COMMAND...: one line, and what the command said if it failed.
@@ -87,7 +89,8 @@ unseen() { bench -b "$top_builddir/tests/tools/.libs/spoiled.so" --size 4096 --i
 
 # between: one end listens, the other connects, as on two machines.
 between() {
-	local port=$((20000 + $$ % 10000)) source rc
+	local port source rc
+	free_port || return
 	bench -b mock --listen "127.0.0.1:$port" &
 	source=$!
 	bench -b mock --connect "127.0.0.1:$port" --size 1000 --iterations 20 --lanes 1,2 --check

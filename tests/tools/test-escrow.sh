@@ -7,6 +7,8 @@ mock=$top_builddir/backends/.libs/mock.so
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 export XDG_RUNTIME_DIR=$dir
+# shellcheck source=tests/lib/ports.sh
+. "$top_srcdir/tests/lib/ports.sh"
 n=0
 
 # ok NAME COMMAND...: one line, and what the command said if it failed.
@@ -61,7 +63,8 @@ trouble() {
 
 # Two ends on "two machines" of which one means to move less.
 sizes_differ() {
-	local port=$((20000 + $$ % 20000)) source rc=0
+	local port source rc=0
+	free_port || return
 	demo --listen "127.0.0.1:$port" --parents 3 --bytes 4096 >"$dir/source" 2>&1 &
 	source=$!
 	demo --connect "127.0.0.1:$port" --parents 2 --bytes 4096 >"$dir/requester" 2>&1 || rc=$?
