@@ -5,12 +5,10 @@ LOG_DRIVER      = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-d
 SH_LOG_DRIVER   = $(LOG_DRIVER)
 SH_LOG_COMPILER = bash
 # G_SLICE: GLib before 2.76 hides leaks from memcheck and from ASan without it, and the value
-# debug-blocks hides them again (measured). CK_DEFAULT_TIMEOUT: Check takes a test for hung after 4 s,
-# which one that is not may need on a busy machine. The rest says where things are in the build.
+# debug-blocks hides them again (measured). The rest says where things are in the build.
 AM_TESTS_ENVIRONMENT = \
 	G_SLICE=always-malloc; export G_SLICE; \
 	G_DEBUG=fatal-criticals; export G_DEBUG; \
-	CK_DEFAULT_TIMEOUT=$${CK_DEFAULT_TIMEOUT:-60}; export CK_DEFAULT_TIMEOUT; \
 	ESCROW_KEEP_BACKENDS=1; export ESCROW_KEEP_BACKENDS; \
 	ESCROW_BACKEND_PATH='$(abs_top_builddir)/backends/.libs'; export ESCROW_BACKEND_PATH; \
 	ESCROW_PROBE='$(abs_top_builddir)/plugin/escrow-probe'; export ESCROW_PROBE; \

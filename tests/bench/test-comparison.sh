@@ -74,7 +74,7 @@ else
 fi
 # The programs of ours that it starts beside Escrow, on softverbs: they move, and say what run reads.
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
-soft() { SOFTVERBS_DIR=$dir/soft timeout 100 bash "$top_srcdir/tests/softverbs/run" --rails 1 -- "$@"; }
+soft() { SOFTVERBS_DIR=$dir/soft timeout 600 bash "$top_srcdir/tests/softverbs/run" --rails 1 -- "$@"; }
 mkdir -p "$dir/soft"
 mkfifo "$dir/nap"
 moved() { # OP

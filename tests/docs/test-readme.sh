@@ -29,12 +29,12 @@ readme_host() {
 	# shellcheck disable=SC2086
 	$CC -std=c11 -Wall -Wextra $SANITIZER_CFLAGS -I"$dir/include" -o "$dir/host" "$dir/host.c" \
 		-L"$top_builddir/plugin/.libs" -lescrow -Wl,-rpath,"$top_builddir/plugin/.libs" || return 1
-	[ "$(timeout 60 "$dir/host")" = "in escrow" ]
+	[ "$(timeout 600 "$dir/host")" = "in escrow" ]
 }
 
 minimal_host() {
 	[ "$(wc -l <"$top_srcdir/examples/minimal-host.c")" -lt 150 ] || return 1
-	[ "$(timeout 60 "$top_builddir/examples/minimal-host" "$top_builddir/backends/.libs/mock.so")" = "in escrow" ]
+	[ "$(timeout 600 "$top_builddir/examples/minimal-host" "$top_builddir/backends/.libs/mock.so")" = "in escrow" ]
 }
 
 # same NAME1 NAME2: two sorted lists in $dir are equal.

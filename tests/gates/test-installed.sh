@@ -46,7 +46,7 @@ for cc in gcc clang; do
 	}
 	for gate in destroy_qp destroy_channel destroy_cq dealloc_pd dereg_mr dealloc_mw; do
 		for reading in strong weak; do
-			SOFTVERBS_DIR=$tmp/meet LD_PRELOAD=$observer:$softverbs timeout 120 \
+			SOFTVERBS_DIR=$tmp/meet LD_PRELOAD=$observer:$softverbs timeout 600 \
 				"$tmp/host" "$backenddir/rdma.so" softverbs0 $gate $reading >"$tmp/out"
 			number "$tmp/out" $?
 		done

@@ -106,7 +106,7 @@ stage_matrix() {
 conform_tap() {
 	[ -e "$3" ] || { tap_skip "$1" "$1" "no ${3##*/} yet"; return; }
 	ESCROW_CONFORM_CHILD=$2/tests/conform/escrow-conform-child \
-		ESCROW_PROBE=$2/plugin/escrow-probe "$2/tools/escrow" conform --tap \
+		ESCROW_PROBE=$2/plugin/escrow-probe "$2/tools/escrow" conform --tap --timeout 60000 \
 		--profile static,core,data -j "$jobs" "$3" | tee "$stage_dir/$1.tap"
 }
 

@@ -30,7 +30,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-bench() { timeout 120 "$escrow" bench "$@"; }
+bench() { timeout 600 "$escrow" bench "$@"; }
 
 # refused TEXT OPTION...: exit status 2, and the text on standard error, nothing on standard output.
 refused() {
