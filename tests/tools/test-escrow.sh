@@ -52,7 +52,7 @@ lacks() {
 
 listed() { "$escrow" list | grep -q "^mock .*mock\.so$"; }
 
-demo() { timeout 120 "$escrow" demo -b "$mock" "$@"; }
+demo() { timeout 600 "$escrow" demo -b "$mock" "$@"; }
 
 # trouble COMMAND...: it ends with 2, says why on standard error, and prints no result.
 trouble() {
@@ -93,16 +93,17 @@ ledger_of_running_demo() {
 
 # killed source|requester: that end is killed while bytes move; the other says so and gives all back.
 killed() {
-	local pid source cat rc
+	local pid cat rc
 	rm -f "$dir/fifo"
 	mkfifo "$dir/fifo"
-	timeout 60 cat "$dir/fifo" >"$dir/killed" &
+	timeout 600 cat "$dir/fifo" >"$dir/killed" &
 	cat=$!
 	"$escrow" demo -b "$mock" --rounds 1000000 --parents 1 --bytes 4096 >"$dir/fifo" 2>&1 &
 	pid=$!
 	until [ -S "$dir/escrow/$pid" ]; do kill -0 $pid || return 1; done
-	until source=$(pgrep -P $pid); do kill -0 $pid || return 1; done
-	if [ "$1" = source ]; then kill -9 "$source"; else kill -9 $pid; fi
+	# Both engines are open, and the one has what the other lends.
+	until "$escrow" ledger "$pid" | grep -q "^engine requester on mock.* 1 remotes"; do kill -0 $pid || return 1; done
+	if [ "$1" = source ]; then kill -9 "$(pgrep -P $pid)"; else kill -9 $pid; fi
 	wait $pid
 	wait $cat # the end of the pipe: both processes are gone
 	rc=$?
@@ -178,7 +179,7 @@ ok "list: closed descriptors are trouble" closed "$escrow" list
 ok "demo: closed descriptors are trouble" closed "$escrow" demo -b mock --parents 1 --bytes 1
 for sub in "info mock" "conform -q -c ESC-PROC-002 mock" "supervise -- true" "swap"; do
 	# shellcheck disable=SC2086
-	ok "$sub: whoever starts it ignores SIGCHLD" timeout 60 env --ignore-signal=CHLD "$escrow" $sub
+	ok "$sub: whoever starts it ignores SIGCHLD" timeout 600 env --ignore-signal=CHLD "$escrow" $sub
 done
 ok "conform: --json and --junit into a device or a pipe" into_a_device
 ok "conform: a setting without a value is named" says "--config nonsense: not KEY=VALUE" \
@@ -201,7 +202,7 @@ elif [ ! -f "$top_builddir/backends/.libs/rdma.so" ]; then
 elif [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 	skip "$name" "this machine has a device"
 else
-	ok "$name" says "the RDMA backend runs on softverbs" timeout 120 "$escrow" demo --rounds 2
+	ok "$name" says "the RDMA backend runs on softverbs" timeout 600 "$escrow" demo --rounds 2
 fi
 
 # The rails that there are, before an engine is open

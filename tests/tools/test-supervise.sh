@@ -9,7 +9,7 @@ export XDG_RUNTIME_DIR=$dir/run
 mkdir -m 700 "$dir/run"
 file=$dir/fenced
 socket=$dir/socket
-mkfifo "$dir/err" "$dir/go"
+mkfifo "$dir/err" "$dir/go" "$dir/nap"
 n=0
 
 # engine HEX: what an engine's host says to its supervisor; prints the answer.
@@ -23,7 +23,12 @@ PERL
 # wait FILE SOCKET: what a consumer hears, to the end.
 cat >"$dir/consumer" <<'PERL'
 use IO::Socket::UNIX;
-my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "no socket: $!\n";
+use Errno;
+my $s;
+until ($s = IO::Socket::UNIX->new(Peer => $ARGV[0])) {
+	die "no socket: $!\n" unless $!{ECONNREFUSED}; # it has its name, and is not listened on yet
+	select undef, undef, undef, 0.02;
+}
 $| = 1;
 print "listening\n";
 print while <$s>;
@@ -45,7 +50,7 @@ ok() {
 	fi
 }
 
-supervise() { timeout 60 "$escrow" supervise -f "$file" -s "$socket" "$@"; }
+supervise() { timeout 600 "$escrow" supervise -f "$file" -s "$socket" "$@"; }
 
 # status N COMMAND...: the command ends with N.
 status() {
@@ -74,7 +79,7 @@ start() {
 
 heard() {
 	local line
-	while read -r -t 60 line <&9; do
+	while read -r -t 600 line <&9; do
 		echo "$line"
 		case $line in *"$1"*) return 0 ;; esac
 	done
@@ -130,7 +135,9 @@ killed_supervisor() {
 }
 
 terminated() {
-	start -- bash -c "trap 'exit 5' TERM; perl '$dir/engine' $one; echo ready >'$dir/go'; while :; do read <'$dir/go'; done"
+	# A read that ends by itself: bash looks for signals before a system call, and one may come between.
+	start -- bash -c "trap 'exit 5' TERM; exec 7<>'$dir/nap'; perl '$dir/engine' $one; echo ready >'$dir/go'
+		while :; do read -t 0.2 -u 7; done"
 	read -r _ <"$dir/go"
 	kill -TERM $pid
 	status 5 wait $pid && fences $one
