@@ -168,7 +168,7 @@ static void rest(void)
 /* What the control threads still take down goes by itself; what stays is a leak. */
 static struct census all_is_back(const struct census *was)
 {
-	time_t end = time(NULL) + 60;
+	time_t end = time(NULL) + 600;
 	struct census is = take_census();
 
 	while (!same(was, &is) && time(NULL) < end) {
