@@ -107,6 +107,20 @@ static int rank(const struct native *n, const struct ibv_gid_entry *e)
 	return (v4 != (n->set.prefer_ipv6 != 0) ? 2 : 0) + (is_link_local(&e->gid) ? 0 : 1);
 }
 
+/*
+ * Where the kernel put them says nothing: of two that rank alike that of the older interface (a VLAN is younger
+ * than what it is on top of), then the smaller one.
+ */
+static bool better(const struct native *n, const struct ibv_gid_entry *a,
+		   const struct ibv_gid_entry *b)
+{
+	if (rank(n, a) != rank(n, b))
+		return rank(n, a) > rank(n, b);
+	if (a->ndev_ifindex != b->ndev_ifindex)
+		return a->ndev_ifindex < b->ndev_ifindex;
+	return memcmp(&a->gid, &b->gid, sizeof(a->gid)) < 0;
+}
+
 /* Does one pattern of the key rdma.rails, DEVICE[:PORT[:ADDRESS]] or ADDRESS, name this rail? */
 static bool pattern_names(const char *p, size_t len, const char *device, unsigned port,
 			  const char *address)
@@ -204,8 +218,7 @@ static const struct ibv_gid_entry *take_from_port(struct rail_look *look)
 
 		if (fate == NAMED)
 			add_rail(look, e);
-		else if (fate == CANDIDATE &&
-			 (!best || rank(look->native, e) > rank(look->native, best)))
+		else if (fate == CANDIDATE && (!best || better(look->native, e, best)))
 			best = e;
 	}
 	if (best)

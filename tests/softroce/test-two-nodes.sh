@@ -31,15 +31,27 @@ report()
 	echo "# $SECONDS seconds"
 }
 
+# demo OPTION...
 demo()
 {
-	local words=("$build/tools/escrow" demo -b rdma --parents "$parents" --bytes "$bytes") source rc=0
+	local words=("$build/tools/escrow" demo -b rdma --parents "$parents" --bytes "$bytes" "$@") source rc=0
 	"${words[@]}" --listen :18470 &
 	source=$!
 	far env ESCROW_BACKEND_PATH="$ESCROW_BACKEND_PATH" "${words[@]}" --connect 10.77.0.1:18470 --json < /dev/null > /tmp/demo || rc=$?
 	wait $source || rc=$?
 	cat /tmp/demo
 	return $rc
+}
+# Each node has its own addresses: the demo's settings are for both, so all are named.
+vlans=fd78:1::1,fd78:1::2,fd78:2::1,fd78:2::2
+tagged()
+{
+	local sum=0 rail
+	for rail in rail0.7 rail1.7; do
+		sum=$((sum + $(cat "/sys/class/net/$rail/statistics/tx_bytes")))
+	done
+	echo "$sum bytes"
+	[ $sum -ge "$bytes" ]
 }
 read_right() { grep -Eq "\"read_bytes\" *: *$((parents * bytes))" /tmp/demo; }
 bytes_right() { grep -Eq '"bytes_right" *: *true' /tmp/demo; }
@@ -100,6 +112,10 @@ inside()
 			report 'both ends closed with nothing charged' demo
 			report 'every byte that was read is right' read_right
 			report 'every byte and guard is right at both ends' bytes_right
+			# the wire tells what was tagged: each way the bytes came once, with headers
+			report 'the same over IPv6 on VLANs' demo --parents 1 -s "rdma.rails=$vlans"
+			report 'every byte is right there too' bytes_right
+			report 'those bytes were tagged' tagged
 			;;
 		kills) report "${ESCROW_TEST_KILLS:-10} peers are killed in the other guest" kills ;;
 		gate) report 'a gate by the controller, with an end in each guest' gate ;;

@@ -252,11 +252,13 @@ static void cm_attr_init(const struct cm_id *id, struct ibv_qp_attr *a, int *mas
 
 static void cm_attr_rtr(const struct cm_id *id, struct ibv_qp_attr *a, int *mask)
 {
+	const struct device *peer = device_get(id->peer_rail);
+
 	memset(&a->ah_attr, 0, sizeof(a->ah_attr));
 	a->ah_attr.is_global = 1;
 	a->ah_attr.port_num = 1;
-	a->ah_attr.grh.dgid = device_get(id->peer_rail)->gids[1];
-	a->ah_attr.grh.sgid_index = 1;
+	a->ah_attr.grh.dgid = *device_gid_of(peer, &id->dst);
+	a->ah_attr.grh.sgid_index = (uint8_t)device_gid_index(device_get(id->rail), &id->src);
 	a->ah_attr.grh.hop_limit = 64;
 	/* No device here has classes of its own, so the level is 0 whatever the type (iboe_tos_to_sl). */
 	a->ah_attr.grh.traffic_class = id->tos;

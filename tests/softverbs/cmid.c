@@ -227,8 +227,8 @@ void cm_route(struct cm_id *id)
 	cm_format(&id->dst, id->dst_port, id->ipv4, &a->dst_storage);
 	if (!d)
 		return;
-	a->addr.ibaddr.sgid = d->gids[1];
-	a->addr.ibaddr.dgid = d->gids[1];
+	a->addr.ibaddr.sgid = *device_gid_of(d, &id->src);
+	a->addr.ibaddr.dgid = *device_gid_of(d, &id->src);
 	a->addr.ibaddr.pkey = htons(0xffff);
 	id->ib.port_num = 1;
 }
@@ -349,7 +349,7 @@ static int cm_resolve_route(struct cm_id *id)
 	if (!rec)
 		return ENOMEM;
 	rec->sgid = id->ib.route.addr.addr.ibaddr.sgid;
-	rec->dgid = device_get(id->peer_rail)->gids[1];
+	rec->dgid = *device_gid_of(device_get(id->peer_rail), &id->dst);
 	rec->mtu = IBV_MTU_4096;
 	rec->pkey = htons(0xffff);
 	id->ib.route.path_rec = rec;

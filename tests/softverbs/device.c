@@ -17,10 +17,35 @@
 static struct device device_rails[RAILS_MAX];
 static bool device_ready;
 
+/* Link-local by EUI-64, IPv4-mapped, a unique local IPv6 address, and the VLAN's, IPv4-mapped. */
+static void device_addresses(struct device *d, int rail)
+{
+	uint8_t *link = d->gids[DEVICE_LINK_LOCAL].raw, *v4 = d->gids[DEVICE_IPV4].raw;
+	uint8_t *v6 = d->gids[DEVICE_IPV6].raw, *vlan = d->gids[DEVICE_VLAN].raw;
+
+	link[0] = 0xfe;
+	link[1] = 0x80;
+	memcpy(link + 8, "\x52\x56\x77\xff\xfe", 5);
+	link[13] = (uint8_t)rail;
+	link[15] = 1;
+	v4[10] = 0xff;
+	v4[11] = 0xff;
+	memcpy(v4 + 12, &config_get()->addr[rail], 4);
+	v6[0] = 0xfd;
+	v6[1] = 0x77;
+	v6[3] = (uint8_t)(rail + 1);
+	v6[15] = 1;
+	vlan[10] = 0xff;
+	vlan[11] = 0xff;
+	vlan[12] = 127;
+	vlan[13] = 78;
+	vlan[14] = (uint8_t)rail;
+	vlan[15] = 1;
+}
+
 static void device_make(int rail)
 {
 	struct device *d = &device_rails[rail];
-	uint32_t addr = config_get()->addr[rail].s_addr;
 
 	d->rail = rail;
 	d->port_up = true;
@@ -39,16 +64,48 @@ static void device_make(int rail)
 		 "/sys/class/infiniband_verbs/softverbs-uverbs%d", rail);
 	snprintf(d->ib.ibdev_path, sizeof(d->ib.ibdev_path), "/sys/class/infiniband/softverbs%d",
 		 rail);
-	/* Entry 0 is the link-local one (EUI-64 of the address), entry 1 the IPv4-mapped one: the
-	 * order in which the kernel fills an RoCE GID table (ib_cache, roce_gid_mgmt). */
-	d->gids[0].raw[0] = 0xfe;
-	d->gids[0].raw[1] = 0x80;
-	memcpy(d->gids[0].raw + 8, "\x52\x56\x77\xff\xfe", 5);
-	d->gids[0].raw[13] = (uint8_t)rail;
-	d->gids[0].raw[15] = 1;
-	d->gids[1].raw[10] = 0xff;
-	d->gids[1].raw[11] = 0xff;
-	memcpy(d->gids[1].raw + 12, &addr, 4);
+	device_addresses(d, rail);
+}
+
+/* Which of its addresses is there, or -1. */
+static int device_which(const struct device *d, int index)
+{
+	int which = index - d->first_gid;
+
+	if (which < 0 || which >= DEVICE_GIDS)
+		return -1;
+	if (d->gids_turned)
+		which = DEVICE_GIDS - 1 - which;
+	return which == DEVICE_IPV4 && d->gid_gone ? -1 : which;
+}
+
+const union ibv_gid *device_gid(const struct device *d, int index)
+{
+	int which = device_which(d, index);
+
+	return which < 0 ? NULL : &d->gids[which];
+}
+
+static int device_address(const struct device *d, const struct in6_addr *addr)
+{
+	int which;
+
+	for (which = 0; which < DEVICE_GIDS; which++)
+		if (memcmp(&d->gids[which], addr, sizeof(*addr)) == 0)
+			return which;
+	return DEVICE_IPV4;
+}
+
+const union ibv_gid *device_gid_of(const struct device *d, const struct in6_addr *addr)
+{
+	return &d->gids[device_address(d, addr)];
+}
+
+int device_gid_index(const struct device *d, const struct in6_addr *addr)
+{
+	int which = device_address(d, addr);
+
+	return d->first_gid + (d->gids_turned ? DEVICE_GIDS - 1 - which : which);
 }
 
 struct device *device_get(int rail)
@@ -101,9 +158,14 @@ int device_rail_of_addr(struct in_addr addr)
 {
 	int rail;
 
-	for (rail = 0; rail < config_get()->rails; rail++)
+	for (rail = 0; rail < config_get()->rails; rail++) {
+		const struct device *d = device_get(rail);
+
 		if (config_get()->addr[rail].s_addr == addr.s_addr)
-			return device_get(rail)->gid_gone ? -1 : rail;
+			return d->gid_gone ? -1 : rail;
+		if (memcmp(d->gids[DEVICE_VLAN].raw + 12, &addr, sizeof(addr)) == 0)
+			return rail;
+	}
 	/* Of 127.77.*, only the rails that exist. */
 	if ((ntohl(addr.s_addr) >> 16) == 0x7f4d)
 		return -1;
@@ -253,20 +315,18 @@ EXPORT int ibv_query_port(struct ibv_context *ib, uint8_t port, struct _compat_i
 			  offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-static int device_gids(const struct device *d)
-{
-	return d->gid_gone ? DEVICE_GIDS - 1 : DEVICE_GIDS;
-}
-
 EXPORT int ibv_query_gid(struct ibv_context *ib, uint8_t port, int index, union ibv_gid *gid)
 {
+	const union ibv_gid *found;
+
 	if (port != 1 || index < 0 || index >= DEVICE_GID_TABLE) {
 		errno = EINVAL;
 		return -1;
 	}
 	memset(gid, 0, sizeof(*gid));
-	if (index < device_gids(context_of(ib)->device))
-		*gid = context_of(ib)->device->gids[index];
+	found = device_gid(context_of(ib)->device, index);
+	if (found)
+		*gid = *found;
 	return 0;
 }
 
@@ -282,11 +342,18 @@ EXPORT int ibv_query_gid_type(struct ibv_context *ib, uint8_t port, unsigned int
 	return 0;
 }
 
+/* No network device has these numbers; that of the VLAN was made later. */
+static uint32_t device_interface(const struct device *d, int index)
+{
+	return (device_which(d, index) == DEVICE_VLAN ? 2000000u : 1000000u) + (uint32_t)d->rail;
+}
+
 static void gid_entry(const struct device *d, uint32_t index, struct ibv_gid_entry *e, size_t size)
 {
-	struct ibv_gid_entry full = {.gid = d->gids[index],
+	struct ibv_gid_entry full = {.gid = *device_gid(d, (int)index),
 				     .gid_index = index,
 				     .port_num = 1,
+				     .ndev_ifindex = device_interface(d, (int)index),
 				     .gid_type = IBV_GID_TYPE_ROCE_V2};
 
 	memcpy(e, &full, size < sizeof(full) ? size : sizeof(full));
@@ -297,7 +364,7 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *ib, uint32_t port, uint32_t ind
 {
 	if (port != 1 || index >= DEVICE_GID_TABLE || flags)
 		return EINVAL;
-	if ((int)index >= device_gids(context_of(ib)->device))
+	if (!device_gid(context_of(ib)->device, (int)index))
 		return ENODATA;
 	gid_entry(context_of(ib)->device, index, entry, size);
 	return 0;
@@ -307,14 +374,18 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *ib, struct ibv_gid_entry
 				    size_t max, uint32_t flags, size_t size)
 {
 	const struct device *d = context_of(ib)->device;
-	int n = device_gids(d), i;
+	int n = 0, i;
 
 	if (flags || max < DEVICE_GIDS)
 		return -EINVAL;
-	for (i = 0; i < n; i++)
+	for (i = 0; i < DEVICE_GID_TABLE; i++) {
+		if (!device_gid(d, i))
+			continue;
 		gid_entry(d, (uint32_t)i,
-			  (struct ibv_gid_entry *)(void *)((char *)entries + (size_t)i * size),
+			  (struct ibv_gid_entry *)(void *)((char *)entries + (size_t)n * size),
 			  size);
+		n++;
+	}
 	return n;
 }
 
@@ -388,6 +459,19 @@ EXPORT void softverbs_gid(int rail, int there)
 		list_for_each(i, &d->contexts) async_raise(container(i, struct context, node),
 							   IBV_EVENT_GID_CHANGE, NULL, NULL);
 	}
+	base_unlock();
+}
+
+EXPORT void softverbs_turn_gids(int rail, int first)
+{
+	struct device *d;
+
+	base_lock();
+	d = device_get(rail);
+	if (d && first >= 0 && first <= DEVICE_GID_TABLE - DEVICE_GIDS)
+		d->first_gid = first;
+	if (d)
+		d->gids_turned = !d->gids_turned;
 	base_unlock();
 }
 

@@ -10,7 +10,13 @@ struct qp;
 struct cq;
 
 enum {
-	DEVICE_GIDS = 2,
+	/* An RoCE GID is an address, and the kernel fills the table in this order (ib_cache, roce_gid_mgmt). */
+	DEVICE_LINK_LOCAL = 0,
+	DEVICE_IPV4,
+	DEVICE_IPV6,
+	/* An IPv4 address of a VLAN interface on top of the port's own. */
+	DEVICE_VLAN,
+	DEVICE_GIDS,
 	DEVICE_PKEYS = 8,
 	DEVICE_MAX_SGE = 16,
 	DEVICE_MAX_QP_WR = 16384,
@@ -28,6 +34,9 @@ struct device {
 	struct ibv_device ib;
 	int rail;
 	union ibv_gid gids[DEVICE_GIDS];
+	/* The first entry of its GID table that is taken, and whether they stand in the reverse order. */
+	int first_gid;
+	bool gids_turned;
 	uint16_t pkeys[DEVICE_PKEYS];
 	int npkeys;
 	bool port_up;
@@ -86,6 +95,12 @@ static inline struct pd *pd_of(struct ibv_pd *ib)
 struct device *device_get(int rail);
 /* In the child of a fork(): none of its contexts is open. */
 void device_forked(void);
+/* The entry of its table, or NULL if there is none. */
+const union ibv_gid *device_gid(const struct device *d, int index);
+/* The address as a GID, and the index of its entry; of an address that is none of its own, which came here by way of the
+ * machine's, that of its IPv4 address. */
+const union ibv_gid *device_gid_of(const struct device *d, const struct in6_addr *addr);
+int device_gid_index(const struct device *d, const struct in6_addr *addr);
 /* The rail that owns 'gid', or -1. */
 int device_rail_of_gid(const union ibv_gid *gid);
 /* The rail that owns an IPv4 address (127.0.0.1 and the machine's other own addresses are rail 0's),

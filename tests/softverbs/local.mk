@@ -101,6 +101,11 @@ test_programs += %D%/test-path
 %C%_test_path_SOURCES  = tests/unit/test-rdma-path.c $(rdma_path) $(rdma_kit)
 %C%_test_path_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_path_LDADD    = $(softverbs_engine_ldadd)
+# Bytes over each address of a device.
+test_programs += %D%/test-address
+%C%_test_address_SOURCES  = tests/unit/test-rdma-address.c $(rdma_path) $(rdma_kit)
+%C%_test_address_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_address_LDADD    = $(softverbs_engine_ldadd)
 # Both connect at once.
 test_programs += %D%/test-meet
 test_threaded += %D%/test-meet

@@ -60,10 +60,11 @@ int qpstate_check(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 	return EINVAL;
 }
 
-static bool qpstate_path(const struct ibv_ah_attr *ah)
+static bool qpstate_path(const struct qp *qp, const struct ibv_ah_attr *ah)
 {
 	/* RoCE addresses by GID: a route header is a must. */
-	return ah->is_global && ah->port_num <= 1 && ah->grh.sgid_index < DEVICE_GIDS;
+	return ah->is_global && ah->port_num <= 1 &&
+	       device_gid(qp->ctx->device, ah->grh.sgid_index) != NULL;
 }
 
 int qpstate_values(const struct qp *qp, const struct ibv_qp_attr *a, int mask)
@@ -74,7 +75,7 @@ int qpstate_values(const struct qp *qp, const struct ibv_qp_attr *a, int mask)
 		return EINVAL;
 	if ((mask & PKEY) && a->pkey_index >= qp->ctx->device->npkeys)
 		return EINVAL;
-	if ((mask & IBV_QP_AV) && !qpstate_path(&a->ah_attr))
+	if ((mask & IBV_QP_AV) && !qpstate_path(qp, &a->ah_attr))
 		return EINVAL;
 	if ((mask & IBV_QP_PATH_MTU) && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
 		return EINVAL;

@@ -80,9 +80,12 @@ void softverbs_remove(int rail);
 void softverbs_event(struct ibv_context *context, int type, struct ibv_qp *qp, struct ibv_cq *cq);
 /* Takes port 1 of rail 'rail' down (PORT_ERR; nothing passes) or up (PORT_ACTIVE). */
 void softverbs_port(int rail, int up);
-/* Takes the address of rail 'rail' out of its GID table, or puts it back; GID_CHANGE. Without it nothing that
+/* Takes the IPv4 address of rail 'rail' out of its GID table, or puts it back; GID_CHANGE. Without it nothing that
  * is sent arrives, and the connection manager does not know the rail. */
 void softverbs_gid(int rail, int there);
+/* The GID table of rail 'rail' is turned around, and begins with 'first' free entries: addresses are not where they
+ * were. */
+void softverbs_turn_gids(int rail, int first);
 /* The table of partition keys of rail 'rail', at most 8; it is one of 0xffff alone at first. Queue pairs use them
  * as they find them when they are made: what they send is not held to a partition. */
 void softverbs_pkeys(int rail, const uint16_t *keys, int count);

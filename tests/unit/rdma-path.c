@@ -9,7 +9,6 @@
 #include "tests/lib/testing.h"
 
 #define STEPS 256u
-#define MOVED 100000u
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct path_step steps[STEPS];
@@ -106,18 +105,18 @@ void path_moves(struct end *passive, struct end *active, uint64_t *by_passive, u
 	len = end_grant(passive, *by_passive, 0, END_BYTES, ESCROW_MAY_READ | ESCROW_MAY_WRITE, buf,
 			sizeof(buf), &grant);
 	remote = end_import(active, *by_active, buf, len);
-	for (uint32_t i = 0; i < MOVED; i++)
+	for (uint32_t i = 0; i < PATH_MOVED; i++)
 		active->memory[i] = (uint8_t)(i * 7 + i / 256);
 	memset(passive->memory, 0xee, END_BYTES);
-	ev = end_move(active, remote, ESCROW_WRITE, 0, 1000, MOVED);
+	ev = end_move(active, remote, ESCROW_WRITE, 0, 1000, PATH_MOVED);
 	ck_assert_int_eq(ev.status, ESCROW_OK);
 	ck_assert_uint_eq(passive->memory[999], 0xee);
-	ck_assert_uint_eq(passive->memory[1000 + MOVED], 0xee);
-	ck_assert_mem_eq(passive->memory + 1000, active->memory, MOVED);
-	memset(active->memory + MOVED, 0xdd, END_BYTES - MOVED);
-	ev = end_move(active, remote, ESCROW_READ, MOVED + 8, 1000, MOVED);
+	ck_assert_uint_eq(passive->memory[1000 + PATH_MOVED], 0xee);
+	ck_assert_mem_eq(passive->memory + 1000, active->memory, PATH_MOVED);
+	memset(active->memory + PATH_MOVED, 0xdd, END_BYTES - PATH_MOVED);
+	ev = end_move(active, remote, ESCROW_READ, PATH_MOVED + 8, 1000, PATH_MOVED);
 	ck_assert_int_eq(ev.status, ESCROW_OK);
-	ck_assert_uint_eq(active->memory[MOVED + 7], 0xdd);
-	ck_assert_uint_eq(active->memory[2 * MOVED + 8], 0xdd);
-	ck_assert_mem_eq(active->memory + MOVED + 8, active->memory, MOVED);
+	ck_assert_uint_eq(active->memory[PATH_MOVED + 7], 0xdd);
+	ck_assert_uint_eq(active->memory[2 * PATH_MOVED + 8], 0xdd);
+	ck_assert_mem_eq(active->memory + PATH_MOVED + 8, active->memory, PATH_MOVED);
 }

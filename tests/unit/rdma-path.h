@@ -28,7 +28,8 @@ void path_forget(void);
 uint32_t path_steps(enum ibv_qp_state to, struct path_step *out, uint32_t max);
 /* The step of one queue pair, which must be there once. */
 struct path_step path_step_of(const struct ibv_qp *qp, enum ibv_qp_state to);
-/* READ and WRITE of a pattern between both ends of a new connection, which is left standing. */
+/* WRITE and READ of a pattern, so many bytes each, between both ends of a new connection, which is left standing. */
+#define PATH_MOVED 100000u
 void path_moves(struct end *passive, struct end *active, uint64_t *by_passive, uint64_t *by_active);
 
 #endif
