@@ -215,7 +215,7 @@ static escrow_status post_send(struct escrow_engine *e, struct carrier *ca,
 	struct conn *c = ca->conn;
 	struct native_sge sge = {.addr = (uint64_t)(uintptr_t)send_at(ca, slot->index),
 				 .length = length,
-				 .region = ca->native};
+				 .key = e->ops->region_key(ca->native)};
 	struct native_wr wr = {
 		.opcode = NATIVE_SEND, .flags = NATIVE_SIGNALED, .nsge = 1, .sge = &sge};
 	struct ledger_done done;

@@ -82,7 +82,11 @@ struct native_rail_info {
 };
 
 /* ---- Work ---------------------------------------------------------------------------------- */
-/* Numbered as verbs number theirs, and so are the flags: nothing is translated a request. */
+/*
+ * Requests, ranges and completions lie in memory as those of verbs do, opcodes and flags are numbered as
+ * theirs: what the engine wrote is what the device is given, and nothing is translated a request.  The
+ * RDMA backend asserts it (backends/rdma/transfer.c, lane.c).
+ */
 enum native_opcode {
 	NATIVE_WRITE = 0,
 	NATIVE_SEND = 2,
@@ -95,29 +99,31 @@ enum native_opcode {
 #define NATIVE_SIGNALED 2u /* ask for a completion; errors complete always */
 #define NATIVE_INLINE 8u   /* the bytes are taken before post returns; length <= max_inline */
 
-/* addr must lie in the region, which must be of the connection's context. */
+/* The bytes must lie in a region of the connection's context. */
 struct native_sge {
 	uint64_t addr;
 	uint32_t length;
-	uint32_t reserved0;
-	struct native_region *region;
+	uint32_t key; /* region_key() of it */
 };
 
 struct native_wr {
 	uint64_t id; /* comes back in the completion: slot and generation, never a pointer */
+	struct native_wr *next; /* of several, wr[i]'s is &wr[i + 1]; the last one's is post's */
+	struct native_sge *sge; /* in-call */
+	uint32_t nsge;
 	enum native_opcode opcode;
 	uint32_t flags;
-	uint32_t nsge;
-	uint32_t rkey;
+	uint32_t reserved0;
 	uint64_t remote_addr;
-	struct native_sge *sge; /* in-call */
+	uint32_t rkey;
+	uint32_t reserved1;
 	/* BIND only */
 	struct native_window *window;
 	struct native_region *region;
 	uint64_t addr;
 	uint64_t length;
 	uint32_t rights; /* ESCROW_MAY_* */
-	uint32_t reserved0;
+	uint32_t reserved2[9];
 };
 
 /* How a work request ended; by class, the vendor's code beside it. */
@@ -132,12 +138,15 @@ enum native_status {
 	NATIVE_OTHER,
 };
 
+#define NATIVE_RECV 128u /* of a receive */
+
 struct native_cqe {
 	uint64_t id;
 	enum native_status status;
-	uint32_t vendor;
-	uint32_t bytes; /* of a receive that ended NATIVE_OK, else undefined */
-	uint32_t recv;  /* 1 = of a receive; defined for NATIVE_OK only: custody goes by id */
+	uint32_t kind;   /* NATIVE_RECV or not; defined for NATIVE_OK only: custody goes by id */
+	uint32_t vendor; /* undefined for NATIVE_OK */
+	uint32_t bytes;  /* of a receive that ended NATIVE_OK, else undefined */
+	uint32_t reserved0[6];
 };
 
 /* ---- News ---------------------------------------------------------------------------------- */
@@ -244,6 +253,8 @@ struct native_ops {
 	int (*register_region)(struct native_context *c, const struct escrow_region_args *args,
 			       struct native_region **out, struct escrow_error *error);
 	int (*deregister_region)(struct native_region *r);
+	/* [any] By which its bytes are named in ranges: the same for as long as it stands. */
+	uint32_t (*region_key)(const struct native_region *r);
 
 	/* [ctrl] Windows; bind and invalidate are work requests.  window_key: the current rkey,
 	 * whose low 8 bits the owner of the window chooses at each bind. */
@@ -272,7 +283,7 @@ struct native_ops {
 	int (*destroy_conn)(struct native_conn *conn);
 
 	/*
-	 * [data] Posts wr[0..n) as one chain; *posted is how many the device took (also on
+	 * [data] Posts wr[0..n), n >= 1, as one chain; *posted is how many the device took (also on
 	 * failure: those owe completions, the rest was not looked at).  BIND and INVALIDATE come alone.
 	 */
 	int (*post)(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted);

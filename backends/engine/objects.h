@@ -64,7 +64,7 @@ struct chain {
 	struct conn *conn;
 	uint32_t n;
 	uint64_t bytes;                 /* of all */
-	struct native_wr wr[CHAIN_WRS]; /* each with its place in sge */
+	struct native_wr wr[CHAIN_WRS]; /* each with its place in sge, and linked to the next */
 	struct native_sge sge[CHAIN_WRS][WR_SGES];
 };
 
@@ -247,6 +247,7 @@ struct peer {
 struct region_part { /* in one context */
 	uint64_t owner;
 	struct native_region *native;
+	uint32_t key;      /* of it */
 	uint32_t done;     /* runner: deregistration tried */
 	uint32_t distance; /* of a region, to the device: 10 = near, or not known */
 };

@@ -84,6 +84,7 @@ static escrow_status register_part(struct escrow_engine *e, struct region *r, ui
 				       (unsigned long long)a->length, e->contexts[i].info.name,
 				       detail.status < 0 ? detail.text : args_errno(rc));
 	}
+	part->key = e->ops->region_key(part->native);
 	ledger_owner_event(e->ledger, part->owner, LEDGER_E_READY);
 	return ESCROW_OK;
 }

@@ -331,7 +331,7 @@ static escrow_status lend_one(struct escrow_engine *e, struct transfer *t, struc
 
 		wr->sge[i] = (struct native_sge){.addr = r->addr + pieces[i].offset,
 						 .length = (uint32_t)pieces[i].length,
-						 .region = r->parts[c->lane->in].native};
+						 .key = r->parts[c->lane->in].key};
 	}
 	if (cut->at - from < inline_below(c, t->op->opcode))
 		wr->flags |= NATIVE_INLINE;

@@ -377,8 +377,8 @@ static inline bool short_op(struct escrow_engine *e, struct transfer *t)
 		 &(struct span){.addr = t->region->addr + range->offset,
 				.remote_addr = t->remote->addr + op->remote_offset,
 				.inline_below = op->opcode == ESCROW_WRITE ? t->inline_below : 0,
-				.region = part->native,
 				.opcode = op->opcode == ESCROW_WRITE ? NATIVE_WRITE : NATIVE_READ,
+				.key = part->key,
 				.rkey = t->remote->keys[0]},
 		 id, 0, t->total, NATIVE_SIGNALED);
 	t->room--;

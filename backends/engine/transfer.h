@@ -166,9 +166,8 @@ static inline uint64_t slice_size(const struct escrow_engine *e, uint64_t total)
 struct span {
 	uint64_t addr, remote_addr;
 	uint64_t inline_below;
-	struct native_region *region;
 	enum native_opcode opcode;
-	uint32_t rkey;
+	uint32_t key, rkey;
 };
 
 static inline struct span span_of(const struct transfer *t, const struct conn *c)
@@ -178,8 +177,8 @@ static inline struct span span_of(const struct transfer *t, const struct conn *c
 	return (struct span){.addr = t->region->addr + op->sge->offset,
 			     .remote_addr = t->remote->addr + op->remote_offset,
 			     .inline_below = inline_below(c, op->opcode),
-			     .region = t->region->parts[c->lane->in].native,
 			     .opcode = op->opcode == ESCROW_WRITE ? NATIVE_WRITE : NATIVE_READ,
+			     .key = t->region->parts[c->lane->in].key,
 			     .rkey = t->remote->keys[c->index]};
 }
 
@@ -197,7 +196,7 @@ static inline void chain_up(struct chain *ch, const struct span *s, uint64_t id,
 	wr->remote_addr = s->remote_addr + at;
 	wr->sge->addr = s->addr + at;
 	wr->sge->length = (uint32_t)length;
-	wr->sge->region = s->region;
+	wr->sge->key = s->key;
 	ch->bytes += length;
 }
 

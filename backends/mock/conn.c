@@ -195,12 +195,7 @@ static int post_sges(struct native_conn *c, const struct native_wr *from, struct
 		total += s->length;
 		if (from->flags & NATIVE_INLINE)
 			continue;
-		if (!s->region || s->region->context != c->context)
-			return EINVAL;
-		to->sge[i] = (struct mock_sge){.addr = s->addr,
-					       .length = s->length,
-					       .index = s->region->index,
-					       .serial = s->region->serial};
+		to->sge[i] = (struct mock_sge){.addr = s->addr, .length = s->length, .key = s->key};
 	}
 	if (total > MOCK_MAX_MESSAGE)
 		return EINVAL;
@@ -238,8 +233,7 @@ static int post_one(struct native_conn *c, const struct native_wr *from, struct 
 			return EINVAL;
 		to->window = from->window->index;
 		to->window_serial = from->window->serial;
-		to->region.index = from->region->index;
-		to->region.serial = from->region->serial;
+		to->region = mock_region_key(from->region);
 		to->addr = from->addr;
 		to->length = from->length;
 		to->rights = from->rights;
@@ -282,8 +276,7 @@ int mock_post_recv(struct native_conn *c, uint64_t id, struct native_region *reg
 	if (tail - atomic_load_explicit(&c->rq_head, memory_order_acquire) >= c->rq_depth)
 		return ENOMEM;
 	r->id = id;
-	r->sge = (struct mock_sge){
-		.addr = addr, .length = length, .index = region->index, .serial = region->serial};
+	r->sge = (struct mock_sge){.addr = addr, .length = length, .key = mock_region_key(region)};
 	atomic_store(&c->rq_tail, tail + 1);
 	if (atomic_load(&c->state) == MOCK_ERR)
 		lane_kick(c->lane);

@@ -138,6 +138,19 @@ int mock_deregister_region(struct native_region *r)
 	return 0;
 }
 
+/* Its slot, and something of its serial, so that what is still queued with it does not meet the slot's next life. */
+uint32_t mock_region_key(const struct native_region *r)
+{
+	return r->index << 16 | (uint32_t)(r->serial & 0xffff);
+}
+
+static struct native_region *region_of(struct native_context *c, uint32_t key)
+{
+	struct native_region *r = slot_look(c, key >> 16, MOCK_REGION);
+
+	return r && mock_region_key(r) == key ? r : NULL;
+}
+
 int mock_alloc_window(struct native_context *c, struct native_window **out)
 {
 	struct native_window *w;
@@ -188,9 +201,9 @@ static bool lies_in(uint64_t addr, uint64_t length, uint64_t start, uint64_t siz
 
 uint8_t *memory_local(struct native_context *c, const struct mock_sge *sge)
 {
-	struct native_region *r = slot_look(c, sge->index, MOCK_REGION);
+	struct native_region *r = region_of(c, sge->key);
 
-	if (!r || r->serial != sge->serial || !lies_in(sge->addr, sge->length, r->addr, r->length))
+	if (!r || !lies_in(sge->addr, sge->length, r->addr, r->length))
 		return NULL;
 	return mock_pointer(sge->addr);
 }
@@ -210,12 +223,11 @@ uint8_t *memory_remote(struct native_conn *owner, uint32_t rkey, uint64_t addr, 
 enum native_status memory_bind(struct native_conn *c, const struct mock_wr *wr)
 {
 	struct native_window *w = slot_look(c->context, wr->window, MOCK_WINDOW);
-	struct native_region *r = slot_look(c->context, wr->region.index, MOCK_REGION);
+	struct native_region *r = region_of(c->context, wr->region);
 
 	if (!w || w->serial != wr->window_serial || w->region || wr->rkey >> 8 != w->index)
 		return NATIVE_LOCAL;
-	if (!r || r->serial != wr->region.serial ||
-	    !lies_in(wr->addr, wr->length, r->addr, r->length))
+	if (!r || !lies_in(wr->addr, wr->length, r->addr, r->length))
 		return NATIVE_LOCAL;
 	if (wr->length == 0 || wr->length > MOCK_MAX_WINDOW)
 		return NATIVE_LOCAL;

@@ -85,12 +85,11 @@ struct native_window {
 };
 
 /* ---- Work ---------------------------------------------------------------------------------- */
-/* A local range: the region by serial, because it may be deregistered while work is queued. */
+/* A local range: the region by its key, because it may be deregistered while work is queued. */
 struct mock_sge {
 	uint64_t addr;
-	uint64_t serial;
 	uint32_t length;
-	uint32_t index;
+	uint32_t key;
 };
 
 enum mock_stage {
@@ -117,9 +116,9 @@ struct mock_wr {
 	uint64_t addr;   /* BIND */
 	uint64_t length; /* BIND */
 	uint32_t rights; /* BIND */
-	uint32_t window; /* BIND: index and serial of the window, of the region */
+	uint32_t window; /* BIND: index and serial of the window; the region's key */
 	uint64_t window_serial;
-	struct mock_sge region;
+	uint32_t region;
 	struct mock_sge *sge;
 	uint8_t *inline_bytes;
 };
@@ -313,6 +312,7 @@ void lane_free(struct native_lane *l);
 int mock_register_region(struct native_context *c, const struct escrow_region_args *args,
 			 struct native_region **out, struct escrow_error *error);
 int mock_deregister_region(struct native_region *r);
+uint32_t mock_region_key(const struct native_region *r);
 int mock_alloc_window(struct native_context *c, struct native_window **out);
 int mock_dealloc_window(struct native_window *w);
 uint32_t mock_window_key(const struct native_window *w);

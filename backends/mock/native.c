@@ -325,6 +325,7 @@ const struct native_ops mock_native = {
 	.take_wakeups = mock_take_wakeups,
 	.register_region = mock_register_region,
 	.deregister_region = mock_deregister_region,
+	.region_key = mock_region_key,
 	.alloc_window = mock_alloc_window,
 	.dealloc_window = mock_dealloc_window,
 	.window_key = mock_window_key,

@@ -109,7 +109,7 @@ enum native_status run_receive(struct native_conn *c, uint64_t total, uint8_t **
 {
 	uint32_t head = atomic_load(&c->rq_head);
 	struct mock_receive *r = &c->rq[head & c->rq_mask];
-	struct native_cqe cqe = {.status = NATIVE_LOCAL, .bytes = UINT32_MAX, .recv = UINT32_MAX};
+	struct native_cqe cqe = {.status = NATIVE_LOCAL, .bytes = UINT32_MAX, .kind = UINT32_MAX};
 
 	if (head == atomic_load(&c->rq_tail))
 		return NATIVE_RNR;
@@ -126,7 +126,8 @@ enum native_status run_receive(struct native_conn *c, uint64_t total, uint8_t **
 void run_received(struct native_conn *c, uint64_t total)
 {
 	uint32_t head = atomic_load(&c->rq_head);
-	struct native_cqe cqe = {.status = NATIVE_OK, .bytes = (uint32_t)total, .recv = 1};
+	struct native_cqe cqe = {
+		.status = NATIVE_OK, .bytes = (uint32_t)total, .kind = NATIVE_RECV};
 
 	cqe.id = c->rq[head & c->rq_mask].id;
 	atomic_store(&c->rq_head, head + 1);
@@ -230,7 +231,7 @@ static void flush(struct native_conn *c)
 		struct native_cqe cqe = {.id = c->rq[head & c->rq_mask].id,
 					 .status = NATIVE_FLUSHED,
 					 .bytes = UINT32_MAX,
-					 .recv = UINT32_MAX};
+					 .kind = UINT32_MAX};
 
 		lane_push(c->lane, &cqe, c->serial, true);
 		atomic_store(&c->rq_head, head + 1);
@@ -254,7 +255,7 @@ static void retire(struct native_conn *c)
 			continue;
 		if (wr->status != NATIVE_OK) {
 			cqe.vendor = 0x80u + (uint32_t)wr->status;
-			cqe.bytes = cqe.recv = UINT32_MAX; /* junk, as above */
+			cqe.bytes = cqe.kind = UINT32_MAX; /* junk, as above */
 		}
 		fault_complete(c, &cqe);
 		/* Slots of unsignaled work come back with the next completion. */

@@ -17,10 +17,6 @@ int lane_create_channel(struct native_context *c, struct native_lane **out)
 	memset(l, 0, sizeof(*l));
 	l->context = c;
 	l->log = c->native->log;
-	for (uint32_t i = 0; i < RDMA_CHAIN; i++) {
-		l->wr[i].next = &l->wr[i + 1];
-		l->wr[i].sg_list = l->sge[i];
-	}
 	rc = verbs_create_channel(c->native->log, c->verbs, &l->channel);
 	if (rc) {
 		host->free(host->ctx, l);
@@ -84,27 +80,23 @@ static enum native_status status_of(enum ibv_wc_status status)
 	}
 }
 
+_Static_assert(SAME_PLACE(native_cqe, id, ibv_wc, wr_id) &&
+		       SAME_PLACE(native_cqe, status, ibv_wc, status) &&
+		       SAME_PLACE(native_cqe, kind, ibv_wc, opcode) &&
+		       SAME_PLACE(native_cqe, vendor, ibv_wc, vendor_err) &&
+		       SAME_PLACE(native_cqe, bytes, ibv_wc, byte_len) &&
+		       sizeof(struct native_cqe) == sizeof(struct ibv_wc) &&
+		       NATIVE_OK == (int)IBV_WC_SUCCESS && NATIVE_RECV == IBV_WC_RECV,
+	       "a completion is one of verbs, but for the status of a failure");
+
 int lane_poll(struct native_lane *l, struct native_cqe *cqe, int max)
 {
-	struct ibv_wc *wc = l->wc;
-	int n = verbs_poll_cq(l->log, l->cq, max < RDMA_POLL ? max : RDMA_POLL, wc);
+	int n = verbs_poll_cq(l->log, l->cq, max, (struct ibv_wc *)(void *)cqe);
 
-	for (int i = 0; i < n; i++) {
-		cqe[i].id = wc[i].wr_id;
-		if (wc[i].status == IBV_WC_SUCCESS) {
-			cqe[i].status = NATIVE_OK;
-			cqe[i].vendor = 0;
-			cqe[i].recv = (wc[i].opcode & IBV_WC_RECV) != 0;
-			cqe[i].bytes = wc[i].byte_len;
-			continue;
-		}
-		/* Of an error only wr_id, status, qp_num and vendor_err are defined
-		 * (ibv_poll_cq(3)). */
-		cqe[i].status = status_of(wc[i].status);
-		cqe[i].vendor = wc[i].vendor_err;
-		cqe[i].recv = 0;
-		cqe[i].bytes = 0;
-	}
+	/* Of an error only wr_id, status, qp_num and vendor_err are defined (ibv_poll_cq(3)). */
+	for (int i = 0; i < n; i++)
+		if (__builtin_expect(cqe[i].status != NATIVE_OK, 0))
+			cqe[i].status = status_of((enum ibv_wc_status)cqe[i].status);
 	return n;
 }
 

@@ -132,6 +132,7 @@ const struct native_ops rdma_native = {
 	.take_wakeups = lane_take_wakeups,
 	.register_region = registration_make,
 	.deregister_region = registration_end,
+	.region_key = registration_key,
 	.alloc_window = window_alloc,
 	.dealloc_window = window_dealloc,
 	.window_key = window_key,

@@ -19,8 +19,6 @@
 
 #include "backends/engine/native.h"
 
-#define RDMA_POLL 32   /* completions taken at once */
-#define RDMA_CHAIN 64u /* work requests handed to the device with one doorbell */
 /* No attribute tells the limit; rxe takes 512, mlx5 more (providers/mlx5/verbs.c). */
 #define RDMA_MAX_INLINE 256u
 
@@ -42,6 +40,11 @@ struct rdma_settings {
 	char call_log[256];
 	char sysfs[100];
 };
+
+/* Of two structs of one layout. */
+#define SAME_PLACE(a, member, b, other)                                                            \
+	(offsetof(struct a, member) == offsetof(struct b, other) &&                                \
+	 sizeof(((struct a *)NULL)->member) == sizeof(((struct b *)NULL)->other))
 
 enum rail_state { RAIL_DOWN, RAIL_UP, RAIL_NO_ADDRESS };
 
@@ -75,10 +78,6 @@ struct native_lane {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct verbs_log *log;
-	/* Scratch of the one that holds the lane: the chain under construction, linked for good. */
-	struct ibv_send_wr wr[RDMA_CHAIN];
-	struct ibv_sge sge[RDMA_CHAIN][NATIVE_MAX_SGE];
-	struct ibv_wc wc[RDMA_POLL];
 };
 
 struct native_region {
@@ -233,6 +232,7 @@ int lane_take_wakeups(struct native_lane *l);
 int registration_make(struct native_context *c, const struct escrow_region_args *args,
 		      struct native_region **out, struct escrow_error *error);
 int registration_end(struct native_region *r);
+uint32_t registration_key(const struct native_region *r);
 
 /* memlock.c */
 uint64_t memlock_pinned(void); /* by this process, in every device: proc_pid_status(5), VmPin */

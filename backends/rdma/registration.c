@@ -86,3 +86,8 @@ int registration_end(struct native_region *r)
 		host->free(host->ctx, r);
 	return rc;
 }
+
+uint32_t registration_key(const struct native_region *r)
+{
+	return r->lkey;
+}

@@ -13,6 +13,21 @@ _Static_assert(NATIVE_WRITE == (int)IBV_WR_RDMA_WRITE && NATIVE_SEND == (int)IBV
 _Static_assert(NATIVE_FENCE == IBV_SEND_FENCE && NATIVE_SIGNALED == IBV_SEND_SIGNALED &&
 		       NATIVE_INLINE == IBV_SEND_INLINE,
 	       "flags are those of verbs");
+_Static_assert(SAME_PLACE(native_wr, id, ibv_send_wr, wr_id) &&
+		       SAME_PLACE(native_wr, next, ibv_send_wr, next) &&
+		       SAME_PLACE(native_wr, sge, ibv_send_wr, sg_list) &&
+		       SAME_PLACE(native_wr, nsge, ibv_send_wr, num_sge) &&
+		       SAME_PLACE(native_wr, opcode, ibv_send_wr, opcode) &&
+		       SAME_PLACE(native_wr, flags, ibv_send_wr, send_flags) &&
+		       SAME_PLACE(native_wr, remote_addr, ibv_send_wr, wr.rdma.remote_addr) &&
+		       SAME_PLACE(native_wr, rkey, ibv_send_wr, wr.rdma.rkey) &&
+		       sizeof(struct native_wr) == sizeof(struct ibv_send_wr),
+	       "a request that moves bytes is one of verbs");
+_Static_assert(SAME_PLACE(native_sge, addr, ibv_sge, addr) &&
+		       SAME_PLACE(native_sge, length, ibv_sge, length) &&
+		       SAME_PLACE(native_sge, key, ibv_sge, lkey) &&
+		       sizeof(struct native_sge) == sizeof(struct ibv_sge),
+	       "and so are its ranges");
 
 static void fill_bind(const struct native_wr *w, struct ibv_send_wr *to)
 {
@@ -52,73 +67,20 @@ static __attribute__((noinline)) int post_window(struct native_conn *conn, struc
 	return rc;
 }
 
-static inline void fill_range(const struct native_sge *s, struct ibv_sge *to)
-{
-	to->addr = s->addr;
-	to->length = s->length;
-	to->lkey = s->region->lkey;
-}
-
-static __attribute__((noinline)) void fill_ranges(const struct native_wr *w, struct ibv_sge *sge)
-{
-	for (uint32_t i = 0; i < w->nsge; i++)
-		fill_range(&w->sge[i], &sge[i]);
-}
-
-/* Where it stands in the chain, and its ranges, are set already: see lane_create_channel(). */
-static inline void fill(const struct native_wr *w, struct ibv_send_wr *to, struct ibv_sge *sge)
-{
-	to->wr_id = w->id;
-	to->opcode = (enum ibv_wr_opcode)w->opcode;
-	to->send_flags = w->flags;
-	to->num_sge = (int)w->nsge;
-	to->wr.rdma.remote_addr = w->remote_addr;
-	to->wr.rdma.rkey = w->rkey;
-	if (w->nsge == 1)
-		fill_range(w->sge, sge);
-	else
-		fill_ranges(w, sge);
-}
-
-static int post_chain(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted)
-{
-	struct native_lane *l = conn->lane;
-	struct ibv_send_wr *bad = NULL, *last = &l->wr[n - 1];
-	int rc;
-
-	for (uint32_t i = 0; i < n; i++)
-		fill(&wr[i], &l->wr[i], l->sge[i]);
-	last->next = NULL;
-	rc = verbs_post_send(l->log, conn->qp, l->wr, &bad);
-	last->next = last + 1;
-	/* What stands before *bad_wr is with the device (ibv_post_send(3)). */
-	*posted = rc ? (bad ? (uint32_t)(bad - l->wr) : 0) : n;
-	return rc;
-}
-
-/* More than the device is given at once. */
-static __attribute__((noinline)) int post_long(struct native_conn *conn, struct native_wr *wr,
-					       uint32_t n, uint32_t *posted)
-{
-	uint32_t done = 0, part;
-	int rc = 0;
-
-	while (!rc && done < n) {
-		rc = transfer_post(conn, wr + done, n - done < RDMA_CHAIN ? n - done : RDMA_CHAIN,
-				   &part);
-		done += part;
-	}
-	*posted = done;
-	return rc;
-}
-
 int transfer_post(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted)
 {
-	if (n == 0 || n > RDMA_CHAIN)
-		return post_long(conn, wr, n, posted);
-	if (wr->opcode >= NATIVE_INVALIDATE)
+	struct native_wr *last = &wr[n - 1], *behind = last->next;
+	struct ibv_send_wr *first = (struct ibv_send_wr *)(void *)wr, *bad = NULL;
+	int rc;
+
+	if (__builtin_expect(wr->opcode >= NATIVE_INVALIDATE, 0))
 		return post_window(conn, wr, posted);
-	return post_chain(conn, wr, n, posted);
+	last->next = NULL;
+	rc = verbs_post_send(conn->lane->log, conn->qp, first, &bad);
+	last->next = behind;
+	/* What stands before *bad_wr is with the device (ibv_post_send(3)). */
+	*posted = rc ? (bad ? (uint32_t)(bad - first) : 0) : n;
+	return rc;
 }
 
 int transfer_post_recv(struct native_conn *conn, uint64_t id, struct native_region *region,

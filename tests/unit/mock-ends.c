@@ -175,8 +175,9 @@ void end_close(struct end *e)
 struct native_wr end_wr(struct end *e, enum native_opcode opcode, struct native_sge *sge,
 			uint32_t at, uint32_t length)
 {
-	*sge = (struct native_sge){
-		.addr = (uint64_t)(uintptr_t)(e->bytes + at), .length = length, .region = e->r};
+	*sge = (struct native_sge){.addr = (uint64_t)(uintptr_t)(e->bytes + at),
+				   .length = length,
+				   .key = mock_native.region_key(e->r)};
 	return (struct native_wr){
 		.id = 1, .opcode = opcode, .flags = NATIVE_SIGNALED, .nsge = 1, .sge = sge};
 }
