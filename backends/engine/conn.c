@@ -29,6 +29,8 @@ escrow_status en_conn_charge(struct escrow_engine *e, struct conn *c, struct esc
 	en_lane_unlock(c->lane);
 	if (st < 0)
 		return st;
+	/* What the host calls a region is what the ledger calls it in the first context. */
+	c->debts = c->lane->in == 0 ? ledger_conn_of(c->lane->ledger, c->owner) : NULL;
 	atomic_fetch_add(&c->lane->users, 1);
 	c->stage = CONN_CHARGED;
 	engine_set_slot(e, c->owner, c);

@@ -131,7 +131,7 @@ static escrow_status open_lane(struct escrow_engine *e, struct context *c, struc
 	lane->bit = UINT64_C(1) << (lane - e->lanes);
 	for (i = 0; i < CHAIN_WRS; i++) {
 		lane->chain.wr[i].sge = lane->chain.sge[i];
-		lane->chain.wr[i].next = i + 1 < CHAIN_WRS ? &lane->chain.wr[i + 1] : NULL;
+		lane->chain.wr[i].next = &lane->chain.wr[i + 1];
 	}
 	lane->fd = -1;
 	st = ledger_owner_add(e->ledger, &owner, &lane->owner, &detail);

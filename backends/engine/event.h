@@ -92,9 +92,8 @@ static inline struct escrow_event *event_place(struct event_out *out)
 	return at;
 }
 
-/* [poll] Writes an event out: the next in number. */
-static inline void event_write(struct event_queue *q, struct event_out *out,
-			       const struct event_what *what)
+/* Writes an event to the next place, by its number. */
+static inline void event_fill(struct event_out *out, uint64_t seq, const struct event_what *what)
 {
 	*event_place(out) = (struct escrow_event){.user = what->user,
 						  .object = what->object,
@@ -103,9 +102,16 @@ static inline void event_write(struct event_queue *q, struct event_out *out,
 						  .custody = what->custody,
 						  .effect = what->effect,
 						  .bytes = what->bytes,
-						  .seq = ++q->seq,
+						  .seq = seq,
 						  .vendor = what->vendor,
 						  .flags = what->flags};
+}
+
+/* [poll] Writes an event out: the next in number. */
+static inline void event_write(struct event_queue *q, struct event_out *out,
+			       const struct event_what *what)
+{
+	event_fill(out, ++q->seq, what);
 }
 
 /* Fills and pushes a node, and wakes an armed event_fd.  polled and object stay as they are. */

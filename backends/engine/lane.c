@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* lane.c - completion queues: who holds a lane polls it and settles what it finds. */
-#include "backends/engine/engine.h"
+#include "backends/engine/transfer.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -75,43 +75,51 @@ static void faults_due(struct lane *lane, struct event_out *out)
 }
 
 /* ---- Polling ------------------------------------------------------------------------------------------ */
-void en_lane_poll(struct lane *lane, struct event_out *out)
+static void take_faulty(struct lane *lane, const struct native_cqe *cqe, int n,
+			struct event_out *out)
 {
-	struct escrow_engine *e = lane->e;
-	struct native_cqe *cqe = lane->cqe;
-	int n, i, batches = 0;
+	int i;
 
-	if (!lane->native || atomic_load(&lane->context->fatal))
+	for (i = 0; i < n; i++)
+		take_planned(lane, &cqe[i], out);
+}
+
+static inline void poll_lane(struct escrow_engine *e, struct lane *lane, struct event_out *out)
+{
+	int n, batches = 0;
+
+	if (UNLIKELY(!lane->native || atomic_load(&lane->context->fatal)))
 		return;
-	if (e->config.test_faults)
+	if (UNLIKELY(e->config.test_faults))
 		faults_due(lane, out);
 	do {
-		n = e->ops->poll_cq(lane->native, cqe, CQE_BATCH);
-		if (n < 0) {
-			if (!atomic_exchange(&lane->poisoned, 1))
-				en_work(e, &e->work);
-			return;
-		}
-		if (n)
-			engine_count(&e->counters.completions, (uint64_t)n);
-		if (!e->config.test_faults)
-			en_take(lane, cqe, (uint32_t)n, out);
-		for (i = 0; e->config.test_faults && i < n; i++)
-			take_planned(lane, &cqe[i], out);
+		n = e->ops->poll_cq(lane->native, lane->cqe, CQE_BATCH);
+		if (n <= 0)
+			break;
+		engine_count(&e->counters.completions, (uint64_t)n);
+		if (LIKELY(!e->config.test_faults))
+			en_take(lane, lane->cqe, (uint32_t)n, out);
+		else
+			take_faulty(lane, lane->cqe, n, out);
 	} while (n == CQE_BATCH && ++batches < BATCHES);
+	if (UNLIKELY(n < 0) && !atomic_exchange(&lane->poisoned, 1))
+		en_work(e, &e->work);
+}
+
+void en_lane_poll(struct lane *lane, struct event_out *out)
+{
+	poll_lane(lane->e, lane, out);
 }
 
 void en_lanes_poll(struct escrow_engine *e, struct event_out *out)
 {
-	uint32_t i;
+	struct lane *lane = e->lanes, *end = lane + e->nlanes;
 
-	for (i = 0; i < e->nlanes; i++) {
-		struct lane *lane = &e->lanes[i];
-
+	for (; lane < end; lane++) {
 		if (!atomic_load(&lane->users) || !en_lane_trylock(lane))
 			continue;
-		en_lane_poll(lane, out);
-		en_lane_unlock(lane);
+		poll_lane(e, lane, out);
+		unlock_lane(e, lane);
 	}
 }
 

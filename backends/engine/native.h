@@ -108,7 +108,8 @@ struct native_sge {
 
 struct native_wr {
 	uint64_t id; /* comes back in the completion: slot and generation, never a pointer */
-	struct native_wr *next; /* of several, wr[i]'s is &wr[i + 1]; the last one's is post's */
+	struct native_wr
+		*next; /* of several, wr[i]'s is &wr[i + 1]; what the last one has is post's */
 	struct native_sge *sge; /* in-call */
 	uint32_t nsge;
 	enum native_opcode opcode;

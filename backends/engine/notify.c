@@ -204,7 +204,7 @@ static int32_t notify_transfer(struct escrow_engine *e, const struct escrow_op *
 bool en_note_op_done(struct escrow_engine *e, struct op *op, const struct event_what *what)
 {
 	struct notify *n = op->rider, *head;
-	struct peer *p = op->peer;
+	struct peer *p = op->remote->peer;
 
 	if (!n)
 		return false;

@@ -116,6 +116,7 @@ struct conn {
 	struct peer *peer;
 	struct lane *lane;
 	uint64_t owner;
+	struct ledger_conn *debts;  /* the ledger's of it, for the short way, or NULL */
 	struct native_conn *native; /* NULL once destroy was called */
 	uint32_t index; /* in the peer's set: rail * lanes + lane, the same on both sides */
 	uint32_t rail;
@@ -248,8 +249,8 @@ struct region_part { /* in one context */
 	uint64_t owner;
 	struct native_region *native;
 	uint32_t key;      /* of it */
-	uint32_t done;     /* runner: deregistration tried */
-	uint32_t distance; /* of a region, to the device: 10 = near, or not known */
+	uint16_t done;     /* runner: deregistration tried */
+	uint16_t distance; /* of a region, to the device: 10 = near, or not known */
 };
 
 enum region_state { REGION_FREE, REGION_LIVE, REGION_LEAVING, REGION_ENDED };
@@ -368,21 +369,20 @@ struct remote {
 enum op_state { OP_FREE, OP_ACTIVE, OP_DONE, OP_HELD };
 
 struct op {
-	struct escrow_engine *e;
-	_Atomic uint64_t handle; /* 0 = free */
-	uint32_t generation;
+	_Atomic uint64_t handle; /* of this life; of one that is free, of the next */
 	_Atomic uint32_t state;
-	_Atomic uint8_t canceled;
+	uint8_t odd; /* it has a deadline or a rider: of one that is free, neither */
 	uint64_t user;
-	uint64_t ledger; /* its handle there, if it was cut */
-	uint64_t deadline;
-	struct peer *peer;
 	struct remote *remote;
+	_Atomic uint64_t canceled; /* the handle of the life that was */
+	uint64_t ledger;           /* its handle there, if it was cut */
+	uint64_t deadline;
 	struct notify *rider; /* a message that rides on it */
-	uint32_t heap_at;     /* poll: place in the heap + 1 */
-	struct op *fresh;     /* list of ops whose deadline poll has not seen */
+	struct escrow_engine *e;
+	uint32_t heap_at; /* poll: place in the heap + 1 */
+	struct op *fresh; /* list of ops whose deadline poll has not seen */
 	struct event_node done, returned;
-};
+} __attribute__((aligned(64)));
 
 /* The highest epoch there was with engines of one incarnation; mark 0: that we asked ourselves (epoch.c). */
 struct epoch {

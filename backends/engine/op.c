@@ -15,6 +15,7 @@ struct op *en_op_find(struct escrow_engine *e, uint64_t handle)
 void en_op_init(struct escrow_engine *e, struct op *op)
 {
 	op->e = e;
+	op->handle = op_first((uint32_t)(op - e->op_table));
 	op->done.object = op->returned.object = op;
 	op->done.polled = op->returned.polled = en_op_polled;
 }
@@ -25,14 +26,29 @@ static void pool_filled(struct escrow_engine *e)
 		en_room(e);
 }
 
-/* [poll] Kept together until the end of the poll. */
+static void plain_again(struct op *op)
+{
+	op->odd = 0;
+	op->deadline = 0;
+	op->rider = NULL;
+}
+
+void en_op_over(struct escrow_engine *e, struct op *op)
+{
+	if (op->odd) {
+		en_deadline_drop(e, op);
+		plain_again(op);
+	}
+	op_over(e, op, (uint32_t)(op - e->op_table));
+}
+
 void en_op_polled(struct escrow_engine *e, struct event_node *node)
 {
 	struct op *op = node->object;
 
 	if (node != &op->returned && node->event.custody != ESCROW_CUSTODY_RETURNED)
 		return;
-	en_op_over(e, op, (uint32_t)(op - e->op_table));
+	en_op_over(e, op);
 }
 
 void en_ops_give(struct escrow_engine *e)
@@ -47,6 +63,7 @@ void en_op_unused(struct escrow_engine *e, struct transfer *t, struct op *op)
 {
 	uint32_t i = (uint32_t)(op - e->op_table);
 
+	plain_again(op);
 	op_end(op);
 	pool_link(&e->op_pool, i, t->spare);
 	t->spare = i;
@@ -81,6 +98,6 @@ escrow_status engine_cancel(struct escrow_engine *e, uint64_t handle, uint32_t f
 	if (state == OP_DONE || state == OP_HELD)
 		return ESCROW_OK;
 	/* Every slice is with the device: what it has cannot be taken back, only the reason changes. */
-	atomic_store(&op->canceled, 1);
+	atomic_store(&op->canceled, handle);
 	return ESCROW_IN_PROGRESS;
 }

@@ -89,15 +89,18 @@ static inline bool en_lane_trylock(struct lane *lane)
 }
 void en_lane_lock(struct lane *lane);
 void en_room(struct escrow_engine *e);
-static inline void en_lane_unlock(struct lane *lane)
+/* Of one that the ledger knows to have been passed. */
+static inline void en_lane_give(struct escrow_engine *e, struct lane *lane)
 {
-	struct escrow_engine *e = lane->e;
-
-	ledger_lane_sync(lane->ledger);
 	lock_give(&lane->lock);
 	/* A transfer that found every lane busy is told when one is free again. */
 	if (atomic_load(&e->busy_wanted) && atomic_exchange(&e->busy_wanted, 0))
 		en_room(e);
+}
+static inline void en_lane_unlock(struct lane *lane)
+{
+	ledger_lane_sync(lane->ledger);
+	en_lane_give(lane->e, lane);
 }
 /* lane. Takes completions and settles them; out: of a poll, else NULL. */
 void en_lane_poll(struct lane *lane, struct event_out *out);

@@ -13,7 +13,7 @@ static void before_end(struct escrow_engine *e, const struct event_node *node)
 	e->threaded = 0;
 }
 
-static void progress(struct escrow_engine *e, struct event_out *out)
+static inline void progress(struct escrow_engine *e, struct event_out *out)
 {
 	if (engine_state(e) == ESCROW_STATE_CLOSED)
 		return;
@@ -24,12 +24,27 @@ static void progress(struct escrow_engine *e, struct event_out *out)
 		en_control_run(e);
 }
 
+static __attribute__((noinline)) void pop_events(struct escrow_engine *e, struct event_out *out)
+{
+	struct event_node *node;
+
+	/* CLOSED is the last one; a ROOM that stands behind it is no news to anybody. */
+	while (out->left && engine_state(e) != ESCROW_STATE_CLOSED) {
+		node = event_pop(&e->events);
+		if (!node)
+			break;
+		before_end(e, node);
+		event_write(&e->events, out, &node->event);
+		if (node->polled)
+			node->polled(e, node);
+	}
+}
+
 int32_t engine_poll(struct escrow_engine *e, struct escrow_event *events, uint32_t max,
 		    uint32_t stride, uint32_t flags)
 {
 	struct event_out out = {events, max < INT32_MAX ? max : INT32_MAX, stride};
 	uint32_t places = out.left;
-	struct event_node *node;
 
 	if (!engine_here(e))
 		return ESCROW_E_STATE;
@@ -38,16 +53,8 @@ int32_t engine_poll(struct escrow_engine *e, struct escrow_event *events, uint32
 	if (max && (!events || !args_stride_ok(stride, sizeof(*events))))
 		return ESCROW_E_INVALID;
 	progress(e, &out);
-	/* CLOSED is the last one; a ROOM that stands behind it is no news to anybody. */
-	while (out.left && engine_state(e) != ESCROW_STATE_CLOSED) {
-		node = event_pop(&e->events);
-		if (!node)
-			break;
-		before_end(e, node);
-		event_write(&e->events, &out, &node->event);
-		if (node->polled)
-			node->polled(e, node);
-	}
+	if (!event_empty(&e->events))
+		pop_events(e, &out);
 	en_ops_free(e);
 	return (int32_t)(places - out.left);
 }

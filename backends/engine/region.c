@@ -85,6 +85,7 @@ static escrow_status register_part(struct escrow_engine *e, struct region *r, ui
 				       detail.status < 0 ? detail.text : args_errno(rc));
 	}
 	part->key = e->ops->region_key(part->native);
+	ledger_region_key(e->ledger, part->owner, part->key);
 	ledger_owner_event(e->ledger, part->owner, LEDGER_E_READY);
 	return ESCROW_OK;
 }

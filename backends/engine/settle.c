@@ -2,13 +2,18 @@
 /* settle.c - what the ledger hands out when work requests are settled, and what becomes of it. */
 #include "backends/engine/transfer.h"
 
+static bool canceled(const struct op *op)
+{
+	return atomic_load(&op->canceled) == atomic_load(&op->handle);
+}
+
 /* Why an op that was not executed ended: as the host asked, or as the peer went. */
 static escrow_status ended_by_us(const struct op *op)
 {
-	const struct peer *p = op->peer;
+	const struct peer *p = op->remote->peer;
 	escrow_status reason;
 
-	if (atomic_load(&op->canceled))
+	if (canceled(op))
 		return ESCROW_E_CANCELED;
 	if (atomic_load(&p->state) < PEER_LEAVING)
 		return ESCROW_E_PEER_LOST;
@@ -32,7 +37,7 @@ static escrow_status status_of(const struct op *op, const struct ledger_done *do
 		return ended_by_us(op) == ESCROW_E_CANCELED ? ESCROW_E_CANCELED
 							    : ESCROW_E_PEER_LOST;
 	case LEDGER_REJECTED:
-		return atomic_load(&op->canceled) ? ESCROW_E_CANCELED : ESCROW_E_DEVICE;
+		return canceled(op) ? ESCROW_E_CANCELED : ESCROW_E_DEVICE;
 	default:
 		return ended_by_us(op);
 	}
@@ -169,65 +174,44 @@ static inline enum ledger_outcome outcome_of(enum native_status status)
 	return LEDGER_RETRY_ERROR;
 }
 
-/* What completions settled, and who counts it has not been told: of one connection; of one remote, and told to the host. */
+/* What a completion settled, and who counts it has not been told: of one connection; of one remote, and told to the host. */
 struct settled {
-	struct conn *conn;
-	uint32_t slices, ops;
-	uint64_t bytes;
 	struct remote *remote;
+	uint32_t ops;
 	struct event_out *out; /* where events may be written at once, or NULL */
 };
 
-static inline void add_slices(struct settled *s, struct conn *conn, uint32_t slices, uint64_t bytes)
+static inline struct event_what done_well(const struct op *op, uint64_t bytes)
 {
-	if (s->conn != conn && s->conn) {
-		en_conn_settled(s->conn, s->slices, s->bytes);
-		s->slices = 0;
-		s->bytes = 0;
-	}
-	s->conn = conn;
-	s->slices += slices;
-	s->bytes += bytes;
+	return (struct event_what){.user = op->user,
+				   .object =
+					   atomic_load_explicit(&op->handle, memory_order_relaxed),
+				   .kind = ESCROW_EV_OP_DONE,
+				   .custody = ESCROW_CUSTODY_RETURNED,
+				   .effect = ESCROW_EFFECT_EXECUTED,
+				   .bytes = bytes};
 }
 
-static inline void add_op(struct escrow_engine *e, struct settled *s, struct remote *remote)
-{
-	if (s->remote != remote && s->remote) {
-		ops_leave(e, s->remote, s->ops);
-		s->ops = 0;
-	}
-	s->remote = remote;
-	s->ops++;
-}
-
-static void tell_settled(struct escrow_engine *e, struct settled *s)
-{
-	if (s->remote)
-		ops_leave(e, s->remote, s->ops);
-	if (s->conn)
-		en_conn_settled(s->conn, s->slices, s->bytes);
-}
-
-/* The commonest: an op that went well.  Its event goes to the host at once if none waits before it. */
-static __attribute__((always_inline)) inline void went_well(struct escrow_engine *e, uint64_t i,
-							    uint64_t bytes, struct settled *s)
+/* An op that went well.  Its event goes to the host at once if none waits before it. */
+static void went_well(struct escrow_engine *e, uint64_t i, uint64_t bytes, struct settled *s)
 {
 	struct op *op = &e->op_table[i];
-	struct event_what what = {.user = op->user,
-				  .object = atomic_load_explicit(&op->handle, memory_order_relaxed),
-				  .kind = ESCROW_EV_OP_DONE,
-				  .custody = ESCROW_CUSTODY_RETURNED,
-				  .effect = ESCROW_EFFECT_EXECUTED,
-				  .bytes = bytes};
+	struct event_what what = done_well(op, bytes);
 
 	if (UNLIKELY(!s->out || !s->out->left)) {
 		op->done.event = what;
 		finish(e, op, OP_DONE);
 		return;
 	}
-	add_op(e, s, op->remote);
+	if (s->remote != op->remote) {
+		if (s->remote)
+			ops_leave(e, s->remote, s->ops);
+		s->remote = op->remote;
+		s->ops = 0;
+	}
+	s->ops++;
 	event_write(&e->events, s->out, &what);
-	en_op_over(e, op, (uint32_t)i);
+	en_op_over(e, op);
 }
 
 /* Refused by the peer's key: no rail of it is to be tried with that any more. */
@@ -252,67 +236,97 @@ static __attribute__((noinline)) void settle(struct lane *lane, const struct led
 	s->out = NULL; /* what waits in the queue now comes first */
 }
 
-static __attribute__((noinline)) void take_send(struct lane *lane, const struct native_cqe *cqe,
-						struct settled *s)
+static void take_send(struct lane *lane, const struct native_cqe *cqe, struct event_out *out)
 {
 	struct ledger_cqe lc = {.wr_id = cqe->id, .outcome = outcome_of(cqe->status)};
+	struct settled s = {.out = out};
 	struct ledger_done *done = lane->done;
+	struct conn *conn;
 	int32_t n, i;
 
 	do {
 		n = ledger_settle(lane->ledger, &lc, done, CQE_BATCH);
 		for (i = 0; i < n; i++)
-			settle(lane, &done[i], cqe->status == NATIVE_OK ? 0 : cqe->vendor, s);
+			settle(lane, &done[i], cqe->status == NATIVE_OK ? 0 : cqe->vendor, &s);
+		conn = (struct conn *)(uintptr_t)lc.user;
 		if (n >= 0)
-			add_slices(s, (struct conn *)(uintptr_t)lc.user, lc.slices, lc.bytes);
+			en_conn_settled(conn, lc.slices, lc.bytes);
 	} while (lc.more);
+	if (s.remote)
+		ops_leave(lane->e, s.remote, s.ops);
 	if (n < 0)
 		engine_count(&lane->e->counters.anomalies, 1);
-	if (cqe->status != NATIVE_OK && lc.user)
-		failed((struct conn *)(uintptr_t)lc.user, cqe);
+	if (cqe->status != NATIVE_OK && conn)
+		failed(conn, cqe);
 }
 
-/* The commonest completion: a success of a slice that is its own parent.  All of it, or nothing. */
-static __attribute__((always_inline)) inline bool take_alone(struct lane *lane,
-							     const struct native_cqe *cqe,
-							     struct settled *s)
+/* Any completion; out: as of en_take(). */
+static __attribute__((noinline)) void take_any(struct lane *lane, const struct native_cqe *cqe,
+					       struct event_out *out)
+{
+	if (cqe->id >> 56 == CHANNEL_ID)
+		en_channel_received(lane, cqe);
+	else
+		take_send(lane, cqe, out && event_empty(&lane->e->events) ? out : NULL);
+}
+
+/*
+ * The commonest completions: successes of ops of one slice, on one connection, to one remote.  How many of the first n
+ * are so, and have places for their events: each is taken as a whole.
+ */
+static inline uint32_t take_row(struct lane *lane, const struct native_cqe *cqe, uint32_t n,
+				struct event_out *told)
 {
 	struct escrow_engine *e = lane->e;
-	const struct ledger_debt *debt;
-	struct ledger_conn *conn;
-	struct ledger_done done;
-	struct op *op;
+	struct ledger_conn *debts = ledger_row_conn(lane->ledger, cqe->id);
+	uint64_t seq = e->events.seq, bytes = 0;
+	struct event_out out = *told;
+	struct remote *remote = NULL;
+	uint32_t k;
 
-	if (UNLIKELY(cqe->status != NATIVE_OK))
-		return false;
-	debt = ledger_settle_alone(lane->ledger, cqe->id, &conn);
-	if (UNLIKELY(!debt))
-		return false;
-	add_slices(s, (struct conn *)(uintptr_t)conn->user, 1, debt->length);
-	op = &e->op_table[debt->subject];
-	if (LIKELY(!op->rider)) {
-		went_well(e, debt->subject, debt->length, s);
-		return true;
+	if (UNLIKELY(!debts))
+		return 0;
+	for (k = 0; k < n && out.left && cqe[k].status == NATIVE_OK; k++) {
+		const struct ledger_debt *debt = ledger_row_oldest(debts, cqe[k].id);
+		struct event_what what;
+		struct op *op;
+
+		if (UNLIKELY(!debt))
+			break;
+		op = &e->op_table[debt->subject];
+		if (UNLIKELY(op->odd || (op->remote != remote && remote)))
+			break;
+		remote = op->remote;
+		bytes += debt->length;
+		what = done_well(op, debt->length);
+		event_fill(&out, ++seq, &what);
+		ledger_row_settle(lane->ledger, debts, debt);
+		op_over(e, op, (uint32_t)debt->subject);
 	}
-	ledger_done_alone(debt, &done);
-	settle(lane, &done, 0, s);
-	return true;
+	if (UNLIKELY(!k))
+		return 0;
+	e->events.seq = seq;
+	*told = out;
+	ops_leave(e, remote, k);
+	en_conn_settled((struct conn *)(uintptr_t)debts->user, k, bytes);
+	return k;
 }
 
 void en_take(struct lane *lane, const struct native_cqe *cqe, uint32_t n, struct event_out *out)
 {
-	struct settled s = {.out = out && event_empty(&lane->e->events) ? out : NULL};
-	uint32_t i;
+	const struct native_cqe *end = cqe + n;
+	uint32_t k;
 
-	for (i = 0; i < n; i++) {
-		if (LIKELY(take_alone(lane, &cqe[i], &s)))
-			continue;
-		if (cqe[i].id >> 56 == CHANNEL_ID)
-			en_channel_received(lane, &cqe[i]);
-		else
-			take_send(lane, &cqe[i], &s);
+	while (cqe < end) {
+		k = 0;
+		if (LIKELY(out && event_empty(&lane->e->events)))
+			k = take_row(lane, cqe, (uint32_t)(end - cqe), out);
+		if (UNLIKELY(!k)) {
+			take_any(lane, cqe, out);
+			k = 1;
+		}
+		cqe += k;
 	}
-	tell_settled(lane->e, &s);
 }
 
 void en_collect(struct conn *conn)

@@ -205,19 +205,6 @@ static escrow_status admit(struct escrow_engine *e, struct transfer *t, const st
 }
 
 /* ---- Chains -------------------------------------------------------------------------------------------- */
-/* lane. What the device refused ends at once. */
-static __attribute__((noinline)) void refused(struct lane *lane, struct conn *c, uint32_t n)
-{
-	struct ledger_done done[CHAIN_WRS];
-	int32_t k, ended = ledger_rejected(lane->ledger, c->owner, n, done, CHAIN_WRS);
-
-	/* The completion that was to cover those before it is among what was refused. */
-	if (c->open_end)
-		en_conn_broken(c);
-	for (k = 0; k < ended; k++)
-		en_settle(lane, &done[k], 0);
-}
-
 /* Of the first n requests of a chain. */
 static uint64_t bytes_of(const struct chain *ch, uint32_t n)
 {
@@ -230,41 +217,20 @@ static uint64_t bytes_of(const struct chain *ch, uint32_t n)
 	return bytes;
 }
 
-/* One doorbell for all that was collected. */
-void en_flush(struct escrow_engine *e, struct lane *lane)
+void en_refused(struct escrow_engine *e, struct lane *lane, uint32_t posted, uint32_t n)
 {
-	struct chain *ch = &lane->chain;
-	struct conn *c = ch->conn;
-	uint32_t n = ch->n, posted = 0;
-	uint64_t bytes = ch->bytes;
+	struct conn *c = lane->chain.conn;
+	struct ledger_done done[CHAIN_WRS];
+	int32_t k, ended;
 
-	if (!n)
-		return;
-	ch->n = 0;
-	ch->bytes = 0;
-	en_post(e, c, ESCROW_STEP_POST, ch->wr, n, &posted);
-	if (posted < n)
-		bytes = bytes_of(ch, posted);
-	c->slices += posted;
 	if (posted)
-		c->open_end = !(ch->wr[posted - 1].flags & NATIVE_SIGNALED);
-	/* Read by others to choose a connection; written by the holder of the lane alone. */
-	atomic_store_explicit(&c->outstanding,
-			      atomic_load_explicit(&c->outstanding, memory_order_relaxed) + bytes,
-			      memory_order_relaxed);
-	engine_count(&e->counters.rail_bytes[c->rail], bytes);
-	if (posted < n)
-		refused(lane, c, n - posted);
-}
-
-void en_transfer_end(struct escrow_engine *e, struct transfer *t)
-{
-	for (; t->held; t->held &= t->held - 1) {
-		struct lane *lane = &e->lanes[__builtin_ctzll(t->held)];
-
-		en_flush(e, lane);
-		en_lane_unlock(lane);
-	}
+		posted_of(e, &lane->chain, posted, bytes_of(&lane->chain, posted));
+	ended = ledger_rejected(lane->ledger, c->owner, n - posted, done, CHAIN_WRS);
+	/* The completion that was to cover those before it is among what was refused. */
+	if (c->open_end)
+		en_conn_broken(c);
+	for (k = 0; k < ended; k++)
+		en_settle(lane, &done[k], 0);
 }
 
 /* *lent: how many of them are, of a slice that fails. */
@@ -321,7 +287,7 @@ static escrow_status lend_one(struct escrow_engine *e, struct transfer *t, struc
 			take_slice_back(plan, c);
 		return st;
 	}
-	wr->opcode = t->op->opcode == ESCROW_WRITE ? NATIVE_WRITE : NATIVE_READ;
+	wr->opcode = native_of(t->op->opcode);
 	wr->flags = last ? NATIVE_SIGNALED : 0;
 	wr->nsge = n;
 	wr->rkey = t->remote->keys[c->index];
@@ -408,7 +374,6 @@ escrow_status en_cut_op(struct escrow_engine *e, struct transfer *t, struct op *
 	struct plan plan;
 	escrow_status st = spread(e, t, &plan);
 
-	t->room = 0; /* its slices fill the chain and the queue: looked at again by the next op */
 	if (st == ESCROW_OK)
 		st = admit(e, t, &plan, op);
 	return st < 0 ? st : lend(e, t, &plan, op);

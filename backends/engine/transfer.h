@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* transfer.h - what transfer.c (checks, slots) and slice.c (lanes, slices, posts) share. */
+/* transfer.h - what the ways of an op share: transfer.c (the short one), long.c, slice.c (slices that are planned). */
 #ifndef ENGINE_TRANSFER_H
 #define ENGINE_TRANSFER_H
 
@@ -29,46 +29,72 @@ struct transfer {
 	uint32_t counted; /* ops to come that its gate, its peer and the engine count already */
 	uint32_t asked;   /* bits of enum full: ROOM was asked for */
 	uint64_t bytes[2];
-	enum full full; /* of E_AGAIN */
-	/* Its peer's only connection, seen usable under its lane: the ledger's of it, the place in its chain. */
-	struct conn *only;
-	struct chain *chain;
-	struct ledger_lane *ledger;
-	struct ledger_conn *debts;
-	uint32_t in; /* its context */
-	uint32_t room;
-	uint64_t inline_below; /* of WRITEs */
+	enum full full;    /* of E_AGAIN */
+	struct conn *only; /* its peer's, seen usable under its lane */
 };
+
+/* The i-th of a call's. */
+static inline const struct escrow_op *op_at(const struct escrow_op *op, uint32_t i, uint32_t stride)
+{
+	return (const struct escrow_op *)(const void *)((const char *)op + (uint64_t)i * stride);
+}
+
+/* long.c. t->op, by any way there is: E_AGAIN: t->full; other errors are the op's. */
+escrow_status en_long(struct escrow_engine *e, struct transfer *t);
+/* It will be told as ROOM; false: that was asked already. */
+bool en_ask_for_room(struct escrow_engine *e, struct transfer *t);
 
 /* A connection for an op of one slice, and its lane.  E_AGAIN: t->full; E_PEER_LOST. */
 escrow_status en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out);
 /* The long way of an op: its slices are planned, charged, lent and chained one by one.  E_INVALID: it never was. */
 escrow_status en_cut_op(struct escrow_engine *e, struct transfer *t, struct op *op);
-/* lane. Posts what is chained. */
-void en_flush(struct escrow_engine *e, struct lane *lane);
-/* Posts what is chained and lets the lanes go. */
-void en_transfer_end(struct escrow_engine *e, struct transfer *t);
+/* lane. What the device did not take of the n that were chained ends at once. */
+void en_refused(struct escrow_engine *e, struct lane *lane, uint32_t posted, uint32_t n);
 
-/* op.c. One that was never lent: the call keeps its slot for the next; at the end it gives them back. */
+/* op.c, [poll]. The host has the last event of any. */
+void en_op_over(struct escrow_engine *e, struct op *op);
+/* One that was never lent: the call keeps its slot for the next; at the end it gives them back. */
 void en_op_unused(struct escrow_engine *e, struct transfer *t, struct op *op);
 void en_give_spare(struct escrow_engine *e, struct transfer *t);
 
+#define OP_LIFE (UINT64_C(1) << 24) /* from one handle of a slot to its next */
+#define OP_KIND_ONE (UINT64_C(1) << 56)
+
+static inline uint64_t op_first(uint32_t i)
+{
+	return OP_KIND * OP_KIND_ONE | OP_LIFE | i;
+}
+
+/* The life of one that is not odd ends.  After 2^32 lives their numbers begin anew. */
 static inline void op_end(struct op *op)
 {
-	atomic_store_explicit(&op->handle, 0, memory_order_relaxed);
+	uint64_t next = atomic_load_explicit(&op->handle, memory_order_relaxed) + OP_LIFE;
+
+	next = (next & (OP_KIND_ONE - 1)) | OP_KIND * OP_KIND_ONE;
+	atomic_store_explicit(&op->handle, next, memory_order_relaxed);
 	atomic_store_explicit(&op->state, OP_FREE, memory_order_release);
 }
 
-/* [poll] The host has its last event.  Its slot is kept with others until the end of the poll. */
-static inline void en_op_over(struct escrow_engine *e, struct op *op, uint32_t i)
+/* [poll] The host has the last event of one that is not odd.  Its slot is kept with others until the end of the poll. */
+static inline void op_over(struct escrow_engine *e, struct op *op, uint32_t i)
 {
-	if (op->deadline)
-		en_deadline_drop(e, op);
 	op_end(op);
 	pool_link(&e->op_pool, i, e->ended);
 	if (e->ended == POOL_NONE)
 		e->ended_last = i;
 	e->ended = i;
+}
+
+/* The life of a slot begins; its handle is the op's. */
+static inline struct op *op_begin(struct escrow_engine *e, uint32_t i, uint64_t user,
+				  struct remote *remote)
+{
+	struct op *op = &e->op_table[i];
+
+	op->user = user;
+	op->remote = remote;
+	atomic_store_explicit(&op->state, OP_ACTIVE, memory_order_release);
+	return op;
 }
 
 /* An op of this life, or NULL: t->full. */
@@ -85,22 +111,72 @@ static inline struct op *op_take(struct escrow_engine *e, struct transfer *t)
 		return NULL;
 	}
 	t->spare = pool_next(&e->op_pool, i);
-	op = &e->op_table[i];
-	op->user = t->op->user;
+	op = op_begin(e, i, t->op->user, t->remote);
 	op->deadline = t->op->deadline_ns;
-	op->peer = t->peer;
-	op->remote = t->remote;
 	op->rider = t->rider;
-	atomic_store_explicit(&op->canceled, 0, memory_order_relaxed);
-	atomic_store_explicit(&op->state, OP_ACTIVE, memory_order_relaxed);
-	t->id = OP_KIND << 56 | (uint64_t)++op->generation << 24 | (uint64_t)i;
-	atomic_store_explicit(&op->handle, t->id, memory_order_release);
+	op->odd = op->deadline || op->rider;
+	t->id = atomic_load_explicit(&op->handle, memory_order_relaxed);
 	return op;
+}
+
+/* ---- The remote of an op ----------------------------------------------------------------------- */
+/* `n` ops that were counted for it come to nothing. */
+static inline void uncount(struct escrow_engine *e, struct transfer *t, uint32_t n)
+{
+	struct peer *p = t->peer;
+
+	atomic_fetch_sub(&t->remote->gate, n);
+	atomic_fetch_sub(&e->active, n);
+	if (atomic_fetch_sub(&p->ops, n) == n && atomic_load(&p->watched))
+		en_work(e, &p->work);
+	if (atomic_load(&e->watched))
+		en_work(e, &e->work);
+}
+
+/* The call is done with the last one. */
+static inline void leave_remote(struct escrow_engine *e, struct transfer *t)
+{
+	if (t->counted)
+		uncount(e, t, t->counted);
+	t->counted = 0;
+	t->handle = 0;
+	t->only = NULL;
+}
+
+/* By its gate, for the ops that are to come: from here on it is not forgotten under one. */
+static inline escrow_status hold_remote(struct escrow_engine *e, struct transfer *t,
+					uint64_t handle, uint32_t n)
+{
+	struct remote *r = en_remote_find(e, handle);
+
+	if (!r)
+		return ESCROW_E_INVALID;
+	if ((atomic_fetch_add(&r->gate, n) & REMOTE_CLOSED) || atomic_load(&r->handle) != handle) {
+		atomic_fetch_sub(&r->gate, n);
+		return ESCROW_E_INVALID;
+	}
+	t->remote = r;
+	t->peer = r->peer;
+	t->counted = n;
+	return ESCROW_OK;
+}
+
+static inline bool remote_usable(const struct escrow_engine *e, const struct transfer *t)
+{
+	return state_transfers(engine_state(e)) && atomic_load(&t->remote->state) == REMOTE_LIVE &&
+	       atomic_load(&t->peer->state) == PEER_UP;
 }
 
 static inline bool lies_in(uint64_t offset, uint64_t length, uint64_t whole)
 {
 	return offset <= whole && length <= whole - offset;
+}
+
+/* en_lane_unlock(), without a call. */
+static inline void unlock_lane(struct escrow_engine *e, struct lane *lane)
+{
+	ledger_lane_pass(lane->ledger);
+	en_lane_give(e, lane);
 }
 
 static inline bool have_lane(struct transfer *t, struct lane *lane)
@@ -129,6 +205,39 @@ static inline uint32_t depth_left(const struct escrow_engine *e, const struct co
 	return taken < e->config.send_depth ? (uint32_t)e->config.send_depth - taken : 0;
 }
 
+/* lane. The first n of the chain are with the device. */
+static inline void posted_of(struct escrow_engine *e, const struct chain *ch, uint32_t n,
+			     uint64_t bytes)
+{
+	struct conn *c = ch->conn;
+
+	c->slices += n;
+	c->open_end = !(ch->wr[n - 1].flags & NATIVE_SIGNALED);
+	/* Read by others to choose a connection; written by the holder of the lane alone. */
+	atomic_store_explicit(&c->outstanding,
+			      atomic_load_explicit(&c->outstanding, memory_order_relaxed) + bytes,
+			      memory_order_relaxed);
+	engine_count(&e->counters.rail_bytes[c->rail], bytes);
+}
+
+/* lane. One doorbell for all that was collected. */
+static inline void flush(struct escrow_engine *e, struct lane *lane)
+{
+	struct chain *ch = &lane->chain;
+	uint32_t n = ch->n, posted = 0;
+	uint64_t bytes = ch->bytes;
+
+	if (!n)
+		return;
+	ch->n = 0;
+	ch->bytes = 0;
+	en_post(e, ch->conn, ESCROW_STEP_POST, ch->wr, n, &posted);
+	if (LIKELY(posted == n))
+		posted_of(e, ch, n, bytes);
+	else
+		en_refused(e, lane, posted, n);
+}
+
 /*
  * lane. The next n places in the chain, for this connection.  Taken before their slices are lent: what is
  * chained may be posted here, and if that is refused it is the youngest that were lent.
@@ -138,7 +247,7 @@ static inline struct native_wr *place_in_chain(struct escrow_engine *e, struct c
 	struct chain *ch = &c->lane->chain;
 
 	if (ch->conn != c || ch->n + n > CHAIN_WRS) {
-		en_flush(e, c->lane);
+		flush(e, c->lane);
 		ch->conn = c;
 	}
 	return &ch->wr[ch->n];
@@ -161,6 +270,13 @@ static inline uint64_t slice_size(const struct escrow_engine *e, uint64_t total)
 	return size < e->max_slice_bytes ? size : e->max_slice_bytes;
 }
 
+_Static_assert(NATIVE_READ == (ESCROW_WRITE - ESCROW_READ) * NATIVE_READ && NATIVE_WRITE == 0,
+	       "native_of() needs no branch");
+static inline enum native_opcode native_of(uint32_t opcode)
+{
+	return (enum native_opcode)((ESCROW_WRITE - opcode) * NATIVE_READ);
+}
+
 /* ---- Chaining ---------------------------------------------------------------------------------------- */
 /* What the work requests of one range on one connection have in common. */
 struct span {
@@ -177,7 +293,7 @@ static inline struct span span_of(const struct transfer *t, const struct conn *c
 	return (struct span){.addr = t->region->addr + op->sge->offset,
 			     .remote_addr = t->remote->addr + op->remote_offset,
 			     .inline_below = inline_below(c, op->opcode),
-			     .opcode = op->opcode == ESCROW_WRITE ? NATIVE_WRITE : NATIVE_READ,
+			     .opcode = native_of(op->opcode),
 			     .key = t->region->parts[c->lane->in].key,
 			     .rkey = t->remote->keys[c->index]};
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "backends/ledger/ledger-int.h"
+#include "backends/ledger/hot.h"
 
 struct ledger_lane *ledger_lane_of(struct ledger *l, uint64_t owner)
 {
@@ -14,11 +14,14 @@ struct ledger_lane *ledger_lane_of(struct ledger *l, uint64_t owner)
 	return lane;
 }
 
+struct ledger_conn *ledger_conn_of(struct ledger_lane *lane, uint64_t owner)
+{
+	return lg_conn_find(lane, owner);
+}
+
 void ledger_lane_sync(struct ledger_lane *lane)
 {
-	uint64_t seen = __atomic_load_n(&lane->ledger->withdrawals, __ATOMIC_ACQUIRE);
-
-	__atomic_store_n(&lane->synced, seen, __ATOMIC_RELEASE);
+	ledger_lane_pass(lane);
 }
 
 void lg_log_alone(struct ledger_lane *lane, uint64_t wr_id, uint64_t user)

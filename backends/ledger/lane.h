@@ -27,6 +27,12 @@
 /* [ctl] The lane behind an owner of kind LANE; NULL for anything else.  Valid until it is gone. */
 struct ledger_lane *ledger_lane_of(struct ledger *l, uint64_t owner);
 
+/*
+ * [ctl] The connection behind an owner of that kind, of this lane, for hot.h; NULL for anything else.  Its place stays as
+ * long as the ledger does; whether it is this connection's still, ledger_conn_is() tells.
+ */
+struct ledger_conn *ledger_conn_of(struct ledger_lane *lane, uint64_t owner);
+
 /* Passing a lane: withdrawn regions are lent from no more here.  Any time; cheap. */
 void ledger_lane_sync(struct ledger_lane *lane);
 

@@ -139,6 +139,7 @@ struct ledger_holdout { /* ctl, hashed by index: a key of a freed window that it
 struct ledger_lendable {
 	uint64_t handle;
 	uint64_t length;
+	uint64_t addr, key; /* ledger_region_key() */
 };
 
 /* What a debt is of, in one word, so that a run of slices has it made once. */

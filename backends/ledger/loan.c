@@ -12,7 +12,15 @@ static inline uint32_t region_find(const struct ledger *l, uint64_t handle, uint
 {
 	uint32_t i = handle_slot(handle) - l->region_base;
 
-	return LIKELY(region_lends(l, i, handle, offset, length)) ? i : NONE;
+	return LIKELY(region_lends(l, i, l->nregions, handle, offset, length)) ? i : NONE;
+}
+
+/* Of inline data nothing is lent. */
+static inline uint32_t shape_in(uint32_t region, uint32_t opcode)
+{
+	union ledger_shape shape = {.of = {.what = LEDGER_WR_SLICE, .opcode = (uint8_t)opcode}};
+
+	return region == NONE ? shape.word : shape_of(opcode, PLAIN_SLICE);
 }
 
 /* Why region_find() found none. */
@@ -117,7 +125,7 @@ escrow_status ledger_slices_lend(struct ledger_lane *lane, const struct ledger_l
 	PUT(conn->planned, conn->planned - slices);
 	put_slices(lane, conn,
 		   &(struct cut){offset, left, bytes, handle_slot(loan->op), region,
-				 shape_of(region, loan->opcode, PLAIN_SLICE), slices},
+				 shape_in(region, loan->opcode), slices},
 		   wr_ids);
 	return ESCROW_OK;
 }
@@ -163,7 +171,8 @@ escrow_status ledger_run_lend(struct ledger_lane *lane, uint64_t user,
 	if (UNLIKELY(!conn || !conn->ready || GET(l->ops_slowly) || slices == 0 ||
 		     (uint64_t)conn_taken(conn) + slices > conn->room ||
 		     !makes(loan->length, bytes, slices) ||
-		     !region_lends(l, region, loan->region, loan->offset, loan->length)))
+		     !region_lends(l, region, l->nregions, loan->region, loan->offset,
+				   loan->length)))
 		return run_lend_slowly(lane, user, loan, bytes, slices, wr_ids);
 	op = op_new(lane, user, slices);
 	if (UNLIKELY(!op))
@@ -172,7 +181,7 @@ escrow_status ledger_run_lend(struct ledger_lane *lane, uint64_t user,
 	PUT(lane->loans[region], lane->loans[region] + slices);
 	put_slices(lane, conn,
 		   &(struct cut){loan->offset, loan->length, bytes, handle_slot(op->handle), region,
-				 shape_of(region, loan->opcode, PLAIN_SLICE), slices},
+				 shape_of(loan->opcode, PLAIN_SLICE), slices},
 		   wr_ids);
 	return ESCROW_OK;
 }

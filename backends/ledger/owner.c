@@ -42,13 +42,15 @@ uint32_t lg_owner_context(const struct ledger *l, uint32_t slot)
 	return slot;
 }
 
-/* Release: a lane that sees the handle sees the length too. */
+/* Release: a lane that sees the handle sees the rest too. */
 static void set_lendable(struct ledger *l, uint32_t slot, bool live)
 {
 	struct ledger_lendable *r = &l->lendable[region_index(l, slot)];
 
-	if (live)
+	if (live) {
 		PUT(r->length, l->owners[slot].length);
+		PUT(r->addr, l->owners[slot].addr);
+	}
 	__atomic_store_n(&r->handle, live ? lg_owner_handle(l, slot) : 0, __ATOMIC_RELEASE);
 }
 

@@ -94,9 +94,9 @@ int lane_poll(struct native_lane *l, struct native_cqe *cqe, int max)
 	int n = verbs_poll_cq(l->log, l->cq, max, (struct ibv_wc *)(void *)cqe);
 
 	/* Of an error only wr_id, status, qp_num and vendor_err are defined (ibv_poll_cq(3)). */
-	for (int i = 0; i < n; i++)
-		if (__builtin_expect(cqe[i].status != NATIVE_OK, 0))
-			cqe[i].status = status_of((enum ibv_wc_status)cqe[i].status);
+	for (const struct native_cqe *end = cqe + n; cqe < end; cqe++)
+		if (__builtin_expect(cqe->status != NATIVE_OK, 0))
+			cqe->status = status_of((enum ibv_wc_status)cqe->status);
 	return n;
 }
 

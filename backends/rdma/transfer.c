@@ -69,17 +69,19 @@ static __attribute__((noinline)) int post_window(struct native_conn *conn, struc
 
 int transfer_post(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted)
 {
-	struct native_wr *last = &wr[n - 1], *behind = last->next;
 	struct ibv_send_wr *first = (struct ibv_send_wr *)(void *)wr, *bad = NULL;
+	struct native_wr *last = &wr[n - 1];
 	int rc;
 
 	if (__builtin_expect(wr->opcode >= NATIVE_INVALIDATE, 0))
 		return post_window(conn, wr, posted);
+	*posted = n;
 	last->next = NULL;
 	rc = verbs_post_send(conn->lane->log, conn->qp, first, &bad);
-	last->next = behind;
+	last->next = last + 1;
 	/* What stands before *bad_wr is with the device (ibv_post_send(3)). */
-	*posted = rc ? (bad ? (uint32_t)(bad - first) : 0) : n;
+	if (__builtin_expect(rc != 0, 0))
+		*posted = bad ? (uint32_t)(bad - first) : 0;
 	return rc;
 }
 

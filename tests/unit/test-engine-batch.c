@@ -271,6 +271,84 @@ START_TEST(deadlines_by_single_places)
 }
 END_TEST
 
+/* The memory of the engine's own messages has a handle, too, which the records tell: it is no region of the host. */
+START_TEST(no_control_buffer_is_a_region)
+{
+	struct escrow_record record;
+	uint64_t remote, cursor = 0, control = 0;
+
+	begin(NULL);
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	while (KIT_OPS->records(user.engine, &cursor, &record, 1, sizeof(record)) == 1)
+		if (record.kind == ESCROW_OWNER_CONTROL)
+			control = record.owner;
+	ck_assert_uint_ne(control, 0);
+	write_piece(0, remote, 1);
+	write_piece(1, remote, 1);
+	ranges[1][0].region = control;
+	ck_assert_int_eq(submit(2), 1);
+	ck_assert_int_eq(KIT_OPS->transfer(user.engine, &ops[1], 1, sizeof(ops[1]), 0, &ids[1]),
+			 ESCROW_E_INVALID);
+	collect(1);
+	finish();
+}
+END_TEST
+
+/* Each life of an op's slot has a handle of its own, also when their numbers begin anew. */
+START_TEST(lives_are_told_apart)
+{
+	struct escrow_engine *e;
+	uint64_t remote, before;
+
+	begin("max_ops=4");
+	e = user.engine;
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	for (uint32_t i = 0; i < 4; i++)
+		atomic_store(&e->op_table[i].handle,
+			     UINT64_C(0x62) << 56 | (uint64_t)UINT32_MAX << 24 | i);
+	write_piece(0, remote, 1);
+	run_all(1);
+	before = ids[0];
+	ck_assert_uint_eq(before >> 24, UINT64_C(0x62) << 32 | UINT32_MAX);
+	memset(ended, 0, sizeof(ended));
+	for (uint32_t i = 0; i < 4; i++)
+		write_piece(i, remote, 1);
+	kit_silent = true;
+	ck_assert_int_eq(submit(4), 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		ck_assert_uint_eq(ids[i] >> 56, 0x62);
+		ck_assert_uint_ne(ids[i], before);
+		ck_assert_int_eq(KIT_OPS->cancel(e, ids[i], 0), ESCROW_IN_PROGRESS);
+	}
+	ck_assert_int_eq(KIT_OPS->cancel(e, before, 0), ESCROW_E_INVALID);
+	kit_silent = false;
+	finish();
+}
+END_TEST
+
+/* That an op was canceled is not the next one's, which has its slot. */
+START_TEST(a_cancel_is_of_one_life)
+{
+	uint64_t remote;
+
+	begin("max_ops=1");
+	kit_table.post = watched_post;
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	for (uint32_t life = 0; life < 2; life++) {
+		memset(ended, 0, sizeof(ended));
+		write_piece(0, remote, 1);
+		refuse_next = life; /* as if the device had refused it */
+		ck_assert_int_eq(submit(1), 1);
+		if (life == 0)
+			ck_assert_int_eq(KIT_OPS->cancel(user.engine, ids[0], 0),
+					 ESCROW_IN_PROGRESS);
+		collect(1);
+	}
+	ck_assert_int_eq(ends[0].status, ESCROW_E_DEVICE);
+	finish();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-batch");
@@ -282,6 +360,9 @@ int main(void)
 	tcase_add_test(t, to_two_peers_under_a_quota);
 	tcase_add_test(t, counts_under_a_high_quota);
 	tcase_add_test(t, deadlines_by_single_places);
+	tcase_add_test(t, no_control_buffer_is_a_region);
+	tcase_add_test(t, lives_are_told_apart);
+	tcase_add_test(t, a_cancel_is_of_one_life);
 	suite_add_tcase(s, t);
 	return testing_run(s);
 }
