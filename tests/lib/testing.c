@@ -4,6 +4,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/softverbs/softverbs.h"
+
+/* In programs that are linked with it. */
+#pragma weak softverbs_settle
+
+static char fabric[] = "/tmp/softverbs-test.XXXXXX";
+static int fabric_is_ours;
+
+/* The processes of a test meet each other, and none of another test that runs beside it. */
+__attribute__((constructor)) static void testing_fabric(void)
+{
+	if (softverbs_settle && !getenv("SOFTVERBS_DIR") && mkdtemp(fabric))
+		fabric_is_ours = !setenv("SOFTVERBS_DIR", fabric, 1);
+}
+
+/* What a process leaves there that outlives the test is no failure of the test. */
+static void testing_fabric_ends(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", fabric);
+	if (fabric_is_ours && system(command) != 0)
+		printf("# %s: left behind\n", fabric);
+}
+
 /*
  * Check takes a test for hung after 4 s, and reads what else it is told when a case is made.  A limit is
  * for what never ends: how long a test takes that does, on a machine that does much else, nobody knows.
@@ -23,11 +48,13 @@ int testing_run(Suite *suite)
 	srunner_set_tap(runner, "-");
 	srunner_run_all(runner, CK_SILENT);
 	srunner_free(runner);
+	testing_fabric_ends();
 	return 0;
 }
 
 int testing_skip(const char *why)
 {
 	printf("1..0 # SKIP %s\n", why);
+	testing_fabric_ends();
 	return 0;
 }

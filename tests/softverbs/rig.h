@@ -50,7 +50,7 @@ struct rig {
 };
 
 void rig_defaults(struct rig *r);
-/* For main(): testing_run() with a fabric of its own. */
+/* For main(): testing_run() with the addresses of RIG_ADDR(). */
 int rig_run(Suite *suite);
 /* Opens one side, with its queue pair in RESET, and closes it. */
 void rig_open_side(struct rig *r, struct rig_side *s);
