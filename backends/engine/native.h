@@ -227,6 +227,13 @@ struct native_ops {
 	int (*lock_limit)(const struct native *n, uint64_t *limit);
 	uint64_t (*locked)(const struct native *n);
 
+	/*
+	 * [any] Optional.  How many more objects (queue pairs, registrations, windows, queues,
+	 * domains) the kernel lets this process make on the device, and of how many: 1; 0: it has
+	 * no such limit.
+	 */
+	int (*objects_left)(const struct native_context *c, uint64_t *left, uint64_t *limit);
+
 	/* [ctrl] Devices and protection domains. */
 	int (*open_device)(struct native *n, uint32_t index, struct native_context **out,
 			   struct native_context_info *info, struct escrow_error *error);

@@ -387,6 +387,11 @@ int en_memlock_register(struct escrow_engine *e, struct context *c,
 /* What that had made has its receipt. */
 void en_memlock_gone(struct escrow_engine *e, uint64_t addr, uint64_t length);
 
+/* ---- room.c ----------------------------------------------------------------------------------------- */
+/* unlocked. Does the kernel let the devices have what a region, or the connections of a peer, need? E_QUOTA. */
+escrow_status en_room_for_region(struct escrow_engine *e, struct escrow_error *error);
+escrow_status en_room_for_peer(struct escrow_engine *e, struct escrow_error *error);
+
 /* ---- footprint.c ------------------------------------------------------------------------------------ */
 /* [any] */
 void en_footprint(const struct escrow_engine *e, struct footprint *out);

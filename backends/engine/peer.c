@@ -184,7 +184,7 @@ escrow_status engine_connect(struct escrow_engine *e, const struct escrow_peer_a
 	if (st < 0 || (st = args_name("peer_name", a.peer_name, name, error)) < 0)
 		return st;
 	st = wire_invitation_get(a.invitation, a.invitation_len, e->ops->id, &inv, error);
-	if (st < 0)
+	if (st < 0 || (st = en_room_for_peer(e, error)) < 0)
 		return st;
 	deadline = engine_now(e) + e->config.connect_ms * 1000000u;
 	if (a.deadline_ns && a.deadline_ns < deadline)

@@ -123,7 +123,8 @@ escrow_status engine_register_memory(struct escrow_engine *e, const struct escro
 	if (!out)
 		return args_fail(error, ESCROW_E_INVALID, "region is NULL");
 	st = args_read(&args_region, from, &a, error);
-	if (st < 0 || (st = check(e, &a, error)) < 0 || (st = en_memlock_region(e, &a, error)) < 0)
+	if (st < 0 || (st = check(e, &a, error)) < 0 ||
+	    (st = en_memlock_region(e, &a, error)) < 0 || (st = en_room_for_region(e, error)) < 0)
 		return st;
 	engine_lock(e);
 	st = en_quota_check(e, ESCROW_CHARGE_REGIONS, NULL, 1, error);

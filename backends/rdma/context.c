@@ -105,6 +105,16 @@ static void watch(struct native *n, int fd)
 	epoll_ctl(n->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
+escrow_status context_refused(struct escrow_error *error, int rc, const char *device)
+{
+	if (rc != EAGAIN)
+		return error_set(error, ESCROW_E_DEVICE, rc, "opening %s", device);
+	return error_set(error, ESCROW_E_NO_MEMORY, rc,
+			 "opening %s: a control group allows no more (rdma.max, hca_handle and "
+			 "hca_object)",
+			 device);
+}
+
 int context_open(struct native *n, uint32_t index, struct native_context **out,
 		 struct native_context_info *info, struct escrow_error *error)
 {
@@ -121,7 +131,7 @@ int context_open(struct native *n, uint32_t index, struct native_context **out,
 	snprintf(c->device, sizeof(c->device), "%s", n->devices[index]);
 	rc = open_named(n, c->device, &c->verbs);
 	if (rc) {
-		error_set(error, ESCROW_E_DEVICE, rc, "opening %s", c->device);
+		context_refused(error, rc, c->device);
 		goto free_context;
 	}
 	rc = verbs_query_device(c->verbs, &c->attr);
@@ -138,6 +148,7 @@ int context_open(struct native *n, uint32_t index, struct native_context **out,
 	if (provider_environment())
 		info->weak |= ESCROW_WEAK_RESET | ESCROW_WEAK_DEREG | ESCROW_WEAK_DEALLOC_WINDOW |
 			      ESCROW_WEAK_DESTROY;
+	context_count_objects(c);
 	watch(n, c->verbs->async_fd);
 	n->contexts[index] = c;
 	*out = c;

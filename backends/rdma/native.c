@@ -117,6 +117,7 @@ const struct native_ops rdma_native = {
 	.rail_info = rail_info,
 	.lock_limit = memlock_limit,
 	.locked = memlock_locked,
+	.objects_left = context_objects,
 	.list_rails = list_rails,
 	.open_device = context_open,
 	.close_device = context_close,

@@ -325,6 +325,7 @@ static void find_on_device(struct native *n, struct ibv_device *dev, struct ibv_
 	rc = verbs_open_device(n->log, dev, &look.verbs);
 	if (rc) {
 		report_rail(&look, NULL, "it cannot be opened: %s", strerrordesc_np(rc));
+		n->full |= rc == EAGAIN;
 		return;
 	}
 	look.ngids = verbs_query_gids(look.verbs, gids, MAX_GIDS);
@@ -346,6 +347,8 @@ static escrow_status no_rail(const struct native *n, int ndev, struct escrow_err
 
 	if (!ndev)
 		return error_set(error, ESCROW_E_DEVICE, ENODEV, "no RDMA device on this machine");
+	if (n->full)
+		return context_refused(error, EAGAIN, "a device");
 	if (n->set.pkey)
 		snprintf(partition, sizeof(partition), " in the partition 0x%04x",
 			 n->set.pkey & PKEY_BASE);

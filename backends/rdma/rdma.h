@@ -69,6 +69,7 @@ struct native_context {
 	struct ibv_pd *pd;
 	struct ibv_device_attr attr;
 	int fatal;
+	int counted;           /* a control group had a limit of its objects when it was opened */
 	_Atomic int plan_lost; /* a fault plan says that the device is */
 	uint32_t recheck;      /* rails from here on are to be looked at again */
 };
@@ -127,6 +128,7 @@ struct native {
 	struct verbs_log *log;
 	uint32_t nrails;
 	uint32_t ncontexts;
+	bool full; /* a device was there that nobody may open now */
 	struct rdma_rail rails[NATIVE_MAX_RAILS];
 	char devices[NATIVE_MAX_CONTEXTS][64];                /* of each context */
 	struct native_context *contexts[NATIVE_MAX_CONTEXTS]; /* open ones */
@@ -205,6 +207,8 @@ void rail_gid_address(const struct ibv_gid_entry *e, struct sockaddr_storage *ad
 int rail_gid_is_there(const struct rdma_rail *rail, struct ibv_context *verbs);
 
 /* context.c */
+/* Why a device was not opened. */
+escrow_status context_refused(struct escrow_error *error, int rc, const char *device);
 /* The reasons not to use a device at all.  Its provider, or NULL with *error filled. */
 const struct provider *context_check(const struct native *n, const char *device,
 				     const struct ibv_context *verbs,
@@ -233,6 +237,15 @@ int registration_make(struct native_context *c, const struct escrow_region_args 
 		      struct native_region **out, struct escrow_error *error);
 int registration_end(struct native_region *r);
 uint32_t registration_key(const struct native_region *r);
+
+/*
+ * cgroup.c: how many objects a control group ("/a/b") and those above it leave on the device, and the limit
+ * that leaves so few; false: none has one.  And of this process's group: only if it had one at the count.
+ */
+bool cgroup_objects(const char *root, const char *of, const char *device, uint64_t *left,
+		    uint64_t *limit);
+void context_count_objects(struct native_context *c);
+int context_objects(const struct native_context *c, uint64_t *left, uint64_t *limit);
 
 /* memlock.c */
 uint64_t memlock_pinned(void); /* by this process, in every device: proc_pid_status(5), VmPin */

@@ -44,6 +44,11 @@ static int explain(int rc, const struct escrow_region_args *args, struct escrow_
 			"registering %" PRIu64 " bytes beside %" PRIu64 " that are pinned already "
 			"needs RLIMIT_MEMLOCK of at least their sum; it is %" PRIu64 " (ulimit -l)",
 			args->length, pinned, limit);
+	else if (rc == EAGAIN)
+		error_set(error, ESCROW_E_NO_MEMORY, rc,
+			  "registering %" PRIu64 " bytes: a control group allows no more objects "
+			  "(rdma.max, hca_object)",
+			  args->length);
 	else if (rc == ENOMEM)
 		error_set(error, ESCROW_E_NO_MEMORY, rc, "registering %" PRIu64 " bytes",
 			  args->length);

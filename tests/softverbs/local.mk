@@ -117,6 +117,11 @@ test_programs += %D%/test-topology
 %C%_test_topology_SOURCES  = %D%/test-topology.c $(rdma_kit)
 %C%_test_topology_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_topology_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
+# Limits of control groups, as files tell them.
+test_programs += %D%/test-cgroup
+%C%_test_cgroup_SOURCES  = %D%/test-cgroup.c $(rdma_kit)
+%C%_test_cgroup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
+%C%_test_cgroup_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
 # What there is, before an engine is open.
 test_programs += %D%/test-listing
 %C%_test_listing_SOURCES  = %D%/test-listing.c $(rdma_kit)

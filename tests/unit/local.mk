@@ -44,6 +44,10 @@ test_programs += %D%/test-rdma-limits
 %C%_test_rdma_limits_SOURCES  = %D%/test-rdma-limits.c $(rdma_kit)
 %C%_test_rdma_limits_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_rdma_limits_LDADD    = $(rdma_test_ldadd)
+test_programs += %D%/test-rdma-cgroup
+%C%_test_rdma_cgroup_SOURCES  = %D%/test-rdma-cgroup.c $(rdma_kit)
+%C%_test_rdma_cgroup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_rdma_cgroup_LDADD    = $(rdma_test_ldadd)
 test_programs += %D%/test-rdma-kill
 victim = %D%/victim.c %D%/victim.h tests/lib/hang.c tests/lib/hang.h
 victim_cppflags = -D_GNU_SOURCE -DTOP_SRCDIR='"$(abs_top_srcdir)"'
