@@ -16,6 +16,7 @@ test_helpers  += %D%/real-catalogue-requester %D%/real-catalogue-owner
 %C%_real_catalogue_owner_CPPFLAGS     = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_real_catalogue_owner_LDADD        = $(catalogue_real_ldadd)
 test_programs += %D%/catalogue-device
+test_threaded += %D%/catalogue-device
 test_helpers  += %D%/real-catalogue-device
 %C%_catalogue_device_SOURCES       = tests/unit/test-catalogue-device.c $(catalogue_kit)
 %C%_catalogue_device_CPPFLAGS      = $(AM_CPPFLAGS) $(RDMA_CFLAGS)

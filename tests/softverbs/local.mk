@@ -93,16 +93,19 @@ test_programs += %D%/test-returns
 %C%_test_returns_LDADD    = $(softverbs_engine_ldadd)
 
 test_programs += %D%/test-rails
+test_threaded += %D%/test-rails
 %C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world) $(rdma_kit)
 %C%_test_rails_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_rails_LDADD    = $(softverbs_engine_ldadd)
 # What queue pairs are told of their path.
 test_programs += %D%/test-path
+test_threaded += %D%/test-path
 %C%_test_path_SOURCES  = tests/unit/test-rdma-path.c $(rdma_path) $(rdma_kit)
 %C%_test_path_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_path_LDADD    = $(softverbs_engine_ldadd)
 # Bytes over each address of a device.
 test_programs += %D%/test-address
+test_threaded += %D%/test-address
 %C%_test_address_SOURCES  = tests/unit/test-rdma-address.c $(rdma_path) $(rdma_kit)
 %C%_test_address_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_address_LDADD    = $(softverbs_engine_ldadd)
@@ -129,11 +132,13 @@ test_programs += %D%/test-listing
 %C%_test_listing_LDADD    = $(softverbs_engine_ldadd)
 # Native calls that are refused, one at a time.
 test_programs += %D%/test-refusals
+test_threaded += %D%/test-refusals
 %C%_test_refusals_SOURCES  = %D%/test-refusals.c $(rdma_kit)
 %C%_test_refusals_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_refusals_LDADD    = $(softverbs_engine_ldadd)
 # What was made half way is ended by the ladder.
 test_programs += %D%/test-setup
+test_threaded += %D%/test-setup
 %C%_test_setup_SOURCES  = %D%/test-setup.c $(rdma_kit)
 %C%_test_setup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_setup_LDADD    = $(softverbs_engine_ldadd)

@@ -37,15 +37,18 @@ static void break_queue_pair(struct end *e, uint64_t peer)
 
 static bool all_bound(void)
 {
-	const struct escrow_engine *e = owner.engine;
+	struct escrow_engine *e = owner.engine;
+	bool all = true;
 
+	engine_lock(e); /* the control thread binds them */
 	for (uint32_t i = 0; i < e->config.max_grants; i++) {
 		const struct window *w = e->grants[i].windows[1];
 
 		if (e->grants[i].state == GRANT_READY && (!w || w->use != WINDOW_BOUND))
-			return false;
+			all = false;
 	}
-	return true;
+	engine_unlock(e);
+	return all;
 }
 
 START_TEST(as_often_as_it_likes)
