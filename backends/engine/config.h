@@ -29,10 +29,10 @@
 	  "control messages a peer may have under way; 4..1024") \
 	X("max_regions", "1024", COUNT, 1, 65536, max_regions, "registrations; 1..65536") \
 	X("max_peers", "64", COUNT, 1, 4096, max_peers, "peers at a time; 1..4096") \
-	X("max_grants", "1024", COUNT, 1, 65536, max_grants, "grants and offers; 1..65536") \
+	X("max_grants", "1024", COUNT, 1, 262144, max_grants, "grants and offers; 1..262144") \
 	X("max_peer_grants", "64", COUNT, 1, 4096, max_peer_grants, \
 	  "grants to one peer: send queue slots are kept for them; 1..4096") \
-	X("max_remotes", "1024", COUNT, 1, 65536, max_remotes, "imported grants; 1..65536") \
+	X("max_remotes", "1024", COUNT, 1, 262144, max_remotes, "imported grants; 1..262144") \
 	X("max_ops", "1024", COUNT, 1, 65536, max_ops, "ops outstanding; 1..65536") \
 	X("max_op_bytes", "1G", SIZE, 4096, 1099511627776, max_op_bytes, \
 	  "of one op; bytes, 4K..1024G") \

@@ -74,7 +74,9 @@ struct escrow_engine {
 	uint32_t nwindows;
 	uint32_t ntickets;
 	struct window *window_free; /* lock */
+	struct pool grant_pool; /* those whose end was polled come back there without the lock */
 	struct remote *remotes;
+	uint32_t remote_free; /* lock: index + 1, the last freed first */
 	struct ticket *tickets;
 	struct epoch *epochs; /* lock */
 	uint32_t nepochs;

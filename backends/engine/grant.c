@@ -20,6 +20,21 @@ struct grant *en_grant_find(struct escrow_engine *e, uint64_t handle)
 	return g && atomic_load(&g->handle) == handle ? g : NULL;
 }
 
+/* ---- Places ------------------------------------------------------------------------------------- */
+/* The state of one that the host polled to its end stays ENDED: the lock is not held there. */
+static void give_slot(struct escrow_engine *e, struct grant *g)
+{
+	g->state = GRANT_FREE;
+	pool_give(&e->grant_pool, (uint32_t)(g - e->grants));
+}
+
+static struct grant *take_slot(struct escrow_engine *e)
+{
+	uint32_t i = pool_take(&e->grant_pool);
+
+	return i == POOL_NONE ? NULL : &e->grants[i];
+}
+
 /* ---- Made --------------------------------------------------------------------------------------- */
 /* Nothing of it was posted: windows and charges return at once. */
 static void unmake(struct escrow_engine *e, struct grant *g)
@@ -33,7 +48,7 @@ static void unmake(struct escrow_engine *e, struct grant *g)
 		if (g->windows[i])
 			en_window_back(e, g->windows[i]);
 	memset(g->parts, 0, sizeof(*g->parts) * e->ncontexts);
-	g->state = GRANT_FREE;
+	give_slot(e, g);
 }
 
 static escrow_status take_windows(struct escrow_engine *e, struct grant *g,
@@ -56,19 +71,23 @@ static escrow_status take_windows(struct escrow_engine *e, struct grant *g,
 	return some ? ESCROW_OK : args_fail(error, ESCROW_E_PEER_LOST, "the peer is going");
 }
 
-static struct grant *take_slot(struct escrow_engine *e)
+/* One more, of so many bytes, for this peer (NULL: an offer)? */
+static escrow_status admit(struct escrow_engine *e, struct peer *p, uint64_t length,
+			   struct escrow_error *error)
 {
-	uint32_t i;
+	escrow_status st;
 
-	for (i = 0; i < e->config.max_grants; i++) {
-		const struct grant *g = &e->grants[i];
-
-		/* One whose last event was polled is free, also before the runner has seen it. */
-		if (g->state == GRANT_FREE ||
-		    (g->state == GRANT_ENDED && !g->stuck && atomic_load(&g->polled)))
-			return &e->grants[i];
-	}
-	return NULL;
+	if (p && p->grants >= e->config.max_peer_grants)
+		return args_fail(error, ESCROW_E_LIMIT, "\"%s\" has all of max_peer_grants %llu",
+				 p->name, (unsigned long long)e->config.max_peer_grants);
+	st = en_quota_check(e, ESCROW_CHARGE_GRANTS, p, 1, error);
+	if (st == ESCROW_OK)
+		st = en_quota_check(e, ESCROW_CHARGE_GRANTED_BYTES, p, length, error);
+	if (st == ESCROW_OK && p && p->any && e->config.any_peers &&
+	    e->any_grants >= e->config.any_peers)
+		st = args_fail(error, ESCROW_E_QUOTA, "quota.any_peers %llu is used up",
+			       (unsigned long long)e->config.any_peers);
+	return st;
 }
 
 escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_args *a,
@@ -82,17 +101,11 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	if (!g)
 		return args_fail(error, ESCROW_E_LIMIT, "all of max_grants %llu are in use",
 				 (unsigned long long)e->config.max_grants);
-	if (p && p->grants >= e->config.max_peer_grants)
-		return args_fail(error, ESCROW_E_LIMIT, "\"%s\" has all of max_peer_grants %llu",
-				 p->name, (unsigned long long)e->config.max_peer_grants);
-	st = en_quota_check(e, ESCROW_CHARGE_GRANTS, p, 1, error);
-	if (st == ESCROW_OK)
-		st = en_quota_check(e, ESCROW_CHARGE_GRANTED_BYTES, p, a->length, error);
-	if (st < 0)
+	st = admit(e, p, a->length, error);
+	if (st < 0) {
+		give_slot(e, g);
 		return st;
-	if (p && p->any && e->config.any_peers && e->any_grants >= e->config.any_peers)
-		return args_fail(error, ESCROW_E_QUOTA, "quota.any_peers %llu is used up",
-				 (unsigned long long)e->config.any_peers);
+	}
 	g->user = a->user;
 	g->peer = p;
 	g->region = r;
@@ -100,7 +113,8 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	g->length = a->length;
 	g->rights = a->rights;
 	g->failed = ESCROW_OK;
-	g->hidden = g->offer = g->stuck = g->revoked = g->nwindows = g->answer_due = 0;
+	g->hidden = g->offer = g->offspring = g->stuck = g->revoked = g->nwindows = g->answer_due =
+		0;
 	atomic_store(&g->polled, 0);
 	g->ready_told = 0;
 	g->request = 0;
@@ -288,39 +302,17 @@ void en_grants_of_peer_revoke(struct escrow_engine *e, struct peer *p)
 			en_grant_revoke(e, &e->grants[i]);
 }
 
-/* What an offer gave to importers goes with it. */
-static void revoke_offspring(struct escrow_engine *e, const struct grant *offer)
-{
-	uint32_t i;
-
-	for (i = 0; i < e->config.max_grants; i++)
-		if (e->grants[i].offer == (uint32_t)(offer - e->grants) + 1)
-			en_grant_revoke(e, &e->grants[i]);
-}
-
-/* That goes on, or (`stuck`) that may never be proved to have ended. */
-static bool has_offspring(struct escrow_engine *e, const struct grant *offer, bool stuck)
-{
-	uint32_t i;
-
-	for (i = 0; i < e->config.max_grants; i++) {
-		const struct grant *g = &e->grants[i];
-
-		if (g->offer != (uint32_t)(offer - e->grants) + 1)
-			continue;
-		if (stuck ? g->stuck : g->state != GRANT_FREE && g->state != GRANT_ENDED)
-			return true;
-	}
-	return false;
-}
-
 static void grant_polled(struct escrow_engine *e, struct event_node *node)
 {
 	struct grant *g = node->object;
 
+	bool stuck = node->event.kind == ESCROW_EV_QUARANTINED;
+
 	atomic_store(&g->handle, 0);
+	/* From now on a late receipt may write the event anew. */
 	atomic_store(&g->polled, 1);
-	en_work(e, &g->work);
+	if (!stuck)
+		pool_give(&e->grant_pool, (uint32_t)(g - e->grants));
 }
 
 static void tell_end(struct escrow_engine *e, struct grant *g)
@@ -362,9 +354,10 @@ static void ended(struct escrow_engine *e, struct grant *g)
 		if (g->offer && e->grants[g->offer - 1].state == GRANT_REVOKING)
 			en_work(e, &e->grants[g->offer - 1].work);
 		if (!g->stuck)
-			g->offer = 0;
+			en_offspring_leave(e, g);
 		atomic_store(&g->handle, 0);
-		g->state = g->stuck ? GRANT_ENDED : GRANT_FREE;
+		if (!g->stuck)
+			give_slot(e, g);
 	} else {
 		tell_end(e, g);
 	}
@@ -381,14 +374,14 @@ void en_grant_late(struct escrow_engine *e, struct grant *g)
 	for (i = 0; i < e->ncontexts; i++)
 		if (g->parts[i] && ledger_grant_state(e->ledger, g->parts[i]) >= 0)
 			return;
-	if (!g->peer && has_offspring(e, g, true))
+	if (!g->peer && en_offspring(e, g, true))
 		return;
 	g->stuck = 0;
 	if (g->hidden) {
 		struct grant *offer = &e->grants[g->offer - 1];
 
-		g->offer = 0;
-		g->state = GRANT_FREE;
+		en_offspring_leave(e, g);
+		give_slot(e, g);
 		en_grant_late(e, offer);
 		return;
 	}
@@ -406,7 +399,7 @@ static void revoking(struct escrow_engine *e, struct grant *g)
 	if (!g->revoked) {
 		g->revoked = 1;
 		if (!g->peer)
-			revoke_offspring(e, g);
+			en_offspring_revoke(e, g);
 		for (i = 0; i < e->ncontexts; i++)
 			if (g->parts[i])
 				ledger_grant_revoke(e->ledger, g->parts[i], &state);
@@ -422,10 +415,10 @@ static void revoking(struct escrow_engine *e, struct grant *g)
 	for (i = 0; i < g->nwindows; i++)
 		if (g->windows[i])
 			return;
-	if (!g->peer && has_offspring(e, g, false))
+	if (!g->peer && en_offspring(e, g, false))
 		return;
 	/* What an importer got of it may still be used, so it has not ended either. */
-	g->stuck |= !g->peer && has_offspring(e, g, true);
+	g->stuck |= !g->peer && en_offspring(e, g, true);
 	en_exact_end(e, g);
 	ended(e, g);
 }

@@ -324,6 +324,7 @@ struct grant {
 	uint64_t request;     /* the importer's number of the request */
 	escrow_status failed; /* of the bind; then it ends by READY */
 	uint32_t offer;       /* index + 1 of the offer it came from */
+	uint32_t offspring;   /* of an offer: grants that came from it and are not free */
 	uint32_t nwindows;
 	uint8_t rights;
 	uint8_t state;  /* lock */
@@ -361,6 +362,7 @@ struct remote {
 	uint32_t unanswered; /* forgotten after it was asked for */
 	uint32_t keys_due;   /* what was imported lacks keys of now: the owner is to be asked */
 	_Atomic uint32_t ready_polled;
+	uint32_t next_free; /* lock: index + 1 */
 	struct event_node ready;
 };
 #define REMOTE_CLOSED (UINT64_C(1) << 63)

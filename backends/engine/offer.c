@@ -37,6 +37,7 @@ void en_offer_ask(struct escrow_engine *e, struct peer *p, const struct wire_mes
 	}
 	g->hidden = 1;
 	g->offer = (uint32_t)(offer - e->grants) + 1;
+	offer->offspring++;
 	g->request = m->b;
 }
 
@@ -58,6 +59,40 @@ void en_offer_answer(struct escrow_engine *e, struct grant *g)
 	g->answer_due = 1;
 	g->peer->offers_due = 1;
 	en_work(e, &g->peer->work);
+}
+
+/* ---- What came from an offer --------------------------------------------------------------------- */
+/* What an offer gave to importers goes with it. */
+void en_offspring_revoke(struct escrow_engine *e, const struct grant *offer)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants && offer->offspring; i++)
+		if (e->grants[i].offer == (uint32_t)(offer - e->grants) + 1)
+			en_grant_revoke(e, &e->grants[i]);
+}
+
+/* That goes on, or (`stuck`) that may never be proved to have ended. */
+bool en_offspring(struct escrow_engine *e, const struct grant *offer, bool stuck)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants && offer->offspring; i++) {
+		const struct grant *g = &e->grants[i];
+
+		if (g->offer != (uint32_t)(offer - e->grants) + 1)
+			continue;
+		if (stuck ? g->stuck : g->state != GRANT_FREE && g->state != GRANT_ENDED)
+			return true;
+	}
+	return false;
+}
+
+void en_offspring_leave(struct escrow_engine *e, struct grant *g)
+{
+	if (g->offer)
+		e->grants[g->offer - 1].offspring--;
+	g->offer = 0;
 }
 
 /* Told again, what the asker has of them too: it knows best which are good. */
@@ -117,7 +152,8 @@ static enum wire_message_type due(const struct remote *r)
 	return WIRE_MESSAGE_TYPES;
 }
 
-static bool send_ask(struct peer *p, struct remote *r, enum wire_message_type type)
+static bool send_ask(struct escrow_engine *e, struct peer *p, struct remote *r,
+		     enum wire_message_type type)
 {
 	struct wire_message m = {.type = (uint8_t)type, .a = r->grant};
 
@@ -137,7 +173,7 @@ static bool send_ask(struct peer *p, struct remote *r, enum wire_message_type ty
 	default:
 		r->give_back = 0;
 		if (!r->ready_queued)
-			atomic_store(&r->state, REMOTE_FREE);
+			en_remote_free(e, r);
 		break;
 	}
 	return true;
@@ -151,7 +187,7 @@ static bool send_asks(struct escrow_engine *e, struct peer *p)
 		struct remote *r = &e->remotes[i];
 		enum wire_message_type type = r->peer == p ? due(r) : WIRE_MESSAGE_TYPES;
 
-		if (type != WIRE_MESSAGE_TYPES && !send_ask(p, r, type))
+		if (type != WIRE_MESSAGE_TYPES && !send_ask(e, p, r, type))
 			return false;
 	}
 	return true;

@@ -86,9 +86,10 @@ static bool memory_tables(struct escrow_engine *e)
 	uint32_t *keys = en_block(e, c->max_remotes * e->conns_per_peer, sizeof(*keys));
 	_Atomic uint32_t *epochs = en_block(e, c->max_remotes * e->conns_per_peer, sizeof(*epochs));
 	_Atomic uint32_t *next = en_block(e, c->max_ops, sizeof(*next));
+	_Atomic uint32_t *gnext = en_block(e, c->max_grants, sizeof(*gnext));
 	uint64_t i;
 
-	if (!parts || !gparts || !exact || !windows || !keys || !epochs || !next)
+	if (!parts || !gparts || !exact || !windows || !keys || !epochs || !next || !gnext)
 		return false;
 	for (i = 0; i < c->max_regions; i++) {
 		e->regions[i].e = e;
@@ -102,8 +103,11 @@ static bool memory_tables(struct escrow_engine *e)
 		e->grants[i].exact = &exact[i * e->ncontexts];
 		e->grants[i].windows = &windows[i * e->conns_per_peer];
 	}
-	for (i = 0; i < c->max_remotes; i++) {
+	pool_init(&e->grant_pool, gnext, (uint32_t)c->max_grants);
+	for (i = c->max_remotes; i-- > 0;) {
 		e->remotes[i].e = e;
+		e->remotes[i].next_free = e->remote_free;
+		e->remote_free = (uint32_t)i + 1;
 		e->remotes[i].work.kind = WORK_REMOTE;
 		e->remotes[i].keys = &keys[i * e->conns_per_peer];
 		e->remotes[i].epochs = &epochs[i * e->conns_per_peer];
@@ -324,7 +328,8 @@ static escrow_status build(struct escrow_engine *e, struct escrow_error *error)
 	int rc;
 
 	st = open_native(e, error);
-	if (st < 0 || (st = en_devices_open(e, error)) < 0 || (st = shape(e, error)) < 0)
+	if (st < 0 || (st = en_fit_grants(e, error)) < 0 || (st = en_devices_open(e, error)) < 0 ||
+	    (st = shape(e, error)) < 0)
 		return st;
 	en_memlock_open(e);
 	if (!tables(e) || !peer_tables(e) || !memory_tables(e) || !en_notify_open(e))

@@ -326,7 +326,8 @@ static inline struct remote *en_remote_find(struct escrow_engine *e, uint64_t ha
 	return atomic_load(&e->remotes[i].handle) == handle ? &e->remotes[i] : NULL;
 }
 void en_remote_advance(struct escrow_engine *e, struct remote *r);
-/* locked */
+/* locked. Nothing is owed to anybody any more. */
+void en_remote_free(struct escrow_engine *e, struct remote *r);
 /* runner. The key of an imported grant on a connection that came back. */
 void en_remote_key(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
 /* runner. A grant of ours was imported with keys that are not those of now. */
@@ -337,6 +338,12 @@ void en_offer_answered(struct escrow_engine *e, struct peer *p, const struct wir
 		       const uint8_t *payload);
 void en_offer_returned(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
 void en_offer_answer(struct escrow_engine *e, struct grant *g);
+/* runner. What an offer gave to importers goes with it. */
+void en_offspring_revoke(struct escrow_engine *e, const struct grant *offer);
+/* locked. Something of it goes on, or (`stuck`) may never be proved to have ended. */
+bool en_offspring(struct escrow_engine *e, const struct grant *offer, bool stuck);
+/* locked. It has ended for good. */
+void en_offspring_leave(struct escrow_engine *e, struct grant *g);
 /* runner. What waits for a credit or a slot. */
 void en_offers_send(struct escrow_engine *e, struct peer *p);
 
@@ -374,6 +381,9 @@ escrow_status en_open_check(const struct escrow_open_args *from, struct escrow_o
 uint64_t en_most_connections(const struct config *config);
 /* Rails that the configuration allows, and which key it is that allows no more. */
 uint64_t en_most_rails(const struct config *config, const char **key);
+
+/* Is there room for the windows of max_grants? */
+escrow_status en_fit_grants(const struct escrow_engine *e, struct escrow_error *error);
 
 /* ---- memlock.c -------------------------------------------------------------------------------------- */
 /* Devices are open: finds the limit, and makes a default of quota.bytes of it. */

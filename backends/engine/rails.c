@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* rails.c - org.escrow.rails/1: what an engine would find, while none is open. */
+/* rails.c - org.escrow.rails/1: what an engine would find, while none is open; how many of what it may have. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +26,20 @@ uint64_t en_most_rails(const struct config *config, const char **key)
 		*key = "max_rails";
 	}
 	return most;
+}
+
+/* Of all grants: the ledger has 2^20 places for controls, those of peers among them. */
+#define MOST_WINDOWS 983040u
+
+escrow_status en_fit_grants(const struct escrow_engine *e, struct escrow_error *error)
+{
+	uint32_t most = MOST_WINDOWS / e->conns_per_peer;
+
+	if (e->config.max_grants <= most)
+		return ESCROW_OK;
+	return args_fail(error, ESCROW_E_INVALID,
+			 "max_grants is %llu; with %u connections a peer, allowed are at most %u",
+			 (unsigned long long)e->config.max_grants, e->conns_per_peer, most);
 }
 
 struct listing {

@@ -6,12 +6,19 @@
 
 static struct remote *take_slot(struct escrow_engine *e)
 {
-	uint32_t i;
+	struct remote *r = e->remote_free ? &e->remotes[e->remote_free - 1] : NULL;
 
-	for (i = 0; i < e->config.max_remotes; i++)
-		if (atomic_load(&e->remotes[i].state) == REMOTE_FREE)
-			return &e->remotes[i];
-	return NULL;
+	if (r)
+		e->remote_free = r->next_free;
+	return r;
+}
+
+void en_remote_free(struct escrow_engine *e, struct remote *r)
+{
+	if (atomic_exchange(&r->state, REMOTE_FREE) == REMOTE_FREE)
+		return;
+	r->next_free = e->remote_free;
+	e->remote_free = (uint32_t)(r - e->remotes) + 1;
 }
 
 /* Bytes of an epoch or incarnation that is not this peer's are stale; those for another end foreign. */
@@ -164,10 +171,10 @@ escrow_status engine_import_grant(struct escrow_engine *e, uint64_t peer, const 
 	return st;
 }
 
-static void free_if_done(struct remote *r)
+static void free_if_done(struct escrow_engine *e, struct remote *r)
 {
 	if (!r->ready_queued && !r->give_back && !r->unanswered)
-		atomic_store(&r->state, REMOTE_FREE);
+		en_remote_free(e, r);
 }
 
 escrow_status engine_forget_grant(struct escrow_engine *e, uint64_t handle)
@@ -195,7 +202,7 @@ escrow_status engine_forget_grant(struct escrow_engine *e, uint64_t handle)
 		}
 		atomic_store(&r->handle, 0);
 		atomic_store(&r->state, REMOTE_FORGOTTEN);
-		free_if_done(r);
+		free_if_done(e, r);
 	}
 	engine_unlock(e);
 	return st;
@@ -230,7 +237,7 @@ void en_remote_advance(struct escrow_engine *e, struct remote *r)
 		return;
 	r->ready_queued = 0;
 	if (r->ready.event.status < 0 || atomic_load(&r->state) == REMOTE_FORGOTTEN)
-		free_if_done(r);
+		free_if_done(e, r);
 }
 
 static bool take_answer(struct escrow_engine *e, struct peer *p, struct remote *r,
@@ -264,7 +271,7 @@ static void forgotten_answered(struct escrow_engine *e, struct peer *p,
 		p->offers_due = 1;
 		en_work(e, &p->work);
 	}
-	free_if_done(r);
+	free_if_done(e, r);
 }
 
 void en_offer_answered(struct escrow_engine *e, struct peer *p, const struct wire_message *m,
@@ -304,7 +311,7 @@ void en_remotes_of_peer_end(struct escrow_engine *e, struct peer *p)
 			continue;
 		r->give_back = r->unanswered = 0;
 		if (state == REMOTE_FORGOTTEN) {
-			free_if_done(r);
+			free_if_done(e, r);
 			continue;
 		}
 		if (state == REMOTE_DEAD)

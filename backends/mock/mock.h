@@ -26,8 +26,8 @@
 #define MOCK_MTU 4096u
 #define MOCK_MAX_BYTES (UINT64_C(1) << 40)
 #define MOCK_MAX_MESSAGE (UINT64_C(1) << 30)
-#define MOCK_MAX_WINDOW (UINT64_C(1) << 31) /* as mlx5: a window is at most 2 GiB */
-#define MOCK_MAX_OBJECTS 65536u             /* regions and windows of one context */
+#define MOCK_MAX_WINDOW (UINT64_C(1) << 31)  /* as mlx5: a window is at most 2 GiB */
+#define MOCK_MAX_OBJECTS (UINT32_C(1) << 20) /* regions and windows of one context */
 #define MOCK_MAX_DEPTH 16384u
 #define MOCK_MAX_CQ 262144u
 #define MOCK_MAX_INLINE 256u

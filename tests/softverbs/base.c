@@ -11,7 +11,7 @@
 
 #define OBJECT_ALIVE 0x5056a11eU
 #define OBJECT_DEAD 0x5056deadU
-#define IDS_MAX 65536
+#define IDS_MAX (1u << 20)
 #define GRAVES_MAX 8192
 #define GRAVES_KEPT 4
 
@@ -67,12 +67,14 @@ static const char *const object_names[] = {
 };
 
 static uint8_t object_ids[OBJECT_CM_ID + 1][IDS_MAX / 8];
+static uint32_t object_lowest[OBJECT_CM_ID + 1]; /* no id below it is free */
 static unsigned int object_counts[OBJECT_CM_ID + 1];
 static struct list object_graves = {&object_graves, &object_graves};
 static unsigned int object_grave_count;
 void base_forked(void)
 {
 	memset(object_ids, 0, sizeof(object_ids));
+	memset(object_lowest, 0, sizeof(object_lowest));
 	memset(object_counts, 0, sizeof(object_counts));
 	base_unlock(); /* the thread that forked has it, and is the one that goes on */
 }
@@ -87,10 +89,11 @@ void object_init(struct object *obj, enum object_type type)
 {
 	uint32_t id;
 
-	for (id = 0; id < IDS_MAX - 1; id++)
+	for (id = object_lowest[type]; id < IDS_MAX - 1; id++)
 		if (!(object_ids[type][id / 8] & (1u << (id % 8))))
 			break;
 	object_ids[type][id / 8] |= (uint8_t)(1u << (id % 8));
+	object_lowest[type] = id;
 	object_counts[type]++;
 	obj->type = type;
 	obj->id = id;
@@ -162,6 +165,8 @@ void object_retire(struct object *obj, void *memory)
 	struct grave *grave = calloc(1, sizeof(*grave));
 
 	object_ids[obj->type][obj->id / 8] &= (uint8_t) ~(1u << (obj->id % 8));
+	if (obj->id < object_lowest[obj->type])
+		object_lowest[obj->type] = obj->id;
 	object_counts[obj->type]--;
 	obj->magic = OBJECT_DEAD;
 	if (!grave)

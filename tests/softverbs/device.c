@@ -249,8 +249,8 @@ static void device_attr(const struct device *d, struct ibv_device_attr *a)
 	a->max_sge_rd = DEVICE_MAX_SGE;
 	a->max_cq = DEVICE_MAX_OBJECTS;
 	a->max_cqe = DEVICE_MAX_CQE;
-	a->max_mr = DEVICE_MAX_OBJECTS;
-	a->max_mw = DEVICE_MAX_OBJECTS;
+	a->max_mr = DEVICE_MAX_KEYS;
+	a->max_mw = DEVICE_MAX_KEYS;
 	a->max_pd = DEVICE_MAX_OBJECTS;
 	a->max_qp_rd_atom = DEVICE_MAX_RD_ATOMIC;
 	a->max_qp_init_rd_atom = DEVICE_MAX_RD_ATOMIC;

@@ -10,14 +10,18 @@
 #include "tests/softverbs/custody.h"
 #include "tests/softverbs/fabric.h"
 #include "tests/softverbs/qp.h"
+#include "tests/softverbs/registry.h"
 #include "tests/softverbs/script.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* A key is node:10, index:14, tag:8. The node is in it because processes share the rail, and no two of
- * its regions may have one key. */
-#define KEYS_MAX (DEVICE_MAX_OBJECTS + 1)
+/*
+ * A key is index:24, tag:8. Processes share the rail, and no two of its regions may have one key: so
+ * the indices are handed to them in blocks, the first by the number of the node.
+ */
+#define BLOCK_BITS 14u
+#define BLOCK_KEYS (1u << BLOCK_BITS)
 struct key_slot {
 	struct mr *mr;
 	struct mw *mw;
@@ -26,44 +30,88 @@ struct key_slot {
 };
 
 struct key_table {
-	struct key_slot slots[KEYS_MAX];
+	struct key_slot *blocks[FABRIC_NODES];
 	/* Indices that were given back; the last one is taken first. */
-	uint16_t free[KEYS_MAX];
-	unsigned int free_count;
-	unsigned int fresh;
+	uint32_t *free;
+	uint32_t free_count, free_room;
+	/* How many keys of the blocks, in the order in which the process got them, were ever taken. */
+	uint32_t fresh;
 };
 
 static struct key_table *key_tables[RAILS_MAX];
+/* The process's blocks, after its node's; the same on all rails. */
+static uint16_t key_more[FABRIC_NODES];
+static unsigned int key_nmore;
+
+static bool key_block(struct key_table *t, unsigned int nth, uint16_t *block)
+{
+	*block = nth ? key_more[nth - 1] : fabric_node();
+	if (!t->blocks[*block])
+		t->blocks[*block] = calloc(BLOCK_KEYS, sizeof(struct key_slot));
+	return t->blocks[*block] != NULL;
+}
+
+/* One that was never taken, or 0. The first of each block is not, so that no key is 0. */
+static uint32_t key_fresh(struct key_table *t)
+{
+	unsigned int nth = t->fresh / (BLOCK_KEYS - 1);
+	uint16_t block;
+	int more;
+
+	if (nth > key_nmore) {
+		more = nth < FABRIC_NODES ? registry_claim_block() : -1;
+		if (more < 0)
+			return 0;
+		key_more[key_nmore++] = (uint16_t)more;
+	}
+	if (!key_block(t, nth, &block))
+		return 0;
+	return (uint32_t)block << BLOCK_BITS | (1 + t->fresh++ % (BLOCK_KEYS - 1));
+}
+
+static struct key_slot *key_slot(struct key_table *t, uint32_t index)
+{
+	struct key_slot *block = t->blocks[index >> BLOCK_BITS];
+
+	return block ? &block[index % BLOCK_KEYS] : NULL;
+}
 
 uint32_t key_take(int rail, struct mr *mr, struct mw *mw)
 {
 	struct key_table *t = key_tables[rail];
-	unsigned int index;
+	struct key_slot *s;
+	uint32_t index;
 
 	if (!t)
 		t = key_tables[rail] = calloc(1, sizeof(*t));
 	if (!t)
 		return 0;
-	if (t->free_count)
-		index = t->free[--t->free_count];
-	else if (t->fresh + 1 < KEYS_MAX)
-		index = ++t->fresh;
-	else
+	index = t->free_count ? t->free[--t->free_count] : key_fresh(t);
+	if (!index)
 		return 0;
-	t->slots[index].mr = mr;
-	t->slots[index].mw = mw;
-	t->slots[index].dead = false;
-	return ((uint32_t)fabric_node() << 22) | (index << 8);
+	s = key_slot(t, index);
+	s->mr = mr;
+	s->mw = mw;
+	s->dead = false;
+	return index << 8;
 }
 
 void key_give(int rail, uint32_t key)
 {
 	struct key_table *t = key_tables[rail];
-	unsigned int index = (key >> 8) % KEYS_MAX;
+	struct key_slot *s = key_slot(t, key >> 8);
+	uint32_t *room;
 
-	t->slots[index].mr = NULL;
-	t->slots[index].mw = NULL;
-	t->free[t->free_count++] = (uint16_t)index;
+	s->mr = NULL;
+	s->mw = NULL;
+	if (t->free_count == t->free_room) {
+		room = realloc(t->free, sizeof(*room) * (t->free_room * 2 + 64));
+		if (!room)
+			return; /* one key less */
+		t->free = room;
+		t->free_room = t->free_room * 2 + 64;
+	}
+	t->free[t->free_count++] = key >> 8;
 }
 
 static uint64_t
@@ -73,6 +121,20 @@ void key_forked(void)
 {
 	mr_locked = 0;
 	memset(key_tables, 0, sizeof(key_tables));
+	key_nmore = 0;
+	registry_forked();
+}
+
+static void key_abandon_block(struct key_slot *block, const struct context *ctx)
+{
+	unsigned int i;
+
+	for (i = 0; block && i < BLOCK_KEYS; i++) {
+		struct key_slot *s = &block[i];
+
+		if ((s->mr && s->mr->pd->ctx == ctx) || (s->mw && s->mw->pd->ctx == ctx))
+			s->dead = true;
+	}
 }
 
 void key_abandon(int rail, const struct context *ctx)
@@ -80,24 +142,23 @@ void key_abandon(int rail, const struct context *ctx)
 	struct key_table *t = key_tables[rail];
 	unsigned int i;
 
-	for (i = 1; t && i <= t->fresh; i++) {
-		struct key_slot *s = &t->slots[i];
-
-		if ((s->mr && s->mr->pd->ctx == ctx) || (s->mw && s->mw->pd->ctx == ctx)) {
-			s->dead = true;
-		}
-	}
+	for (i = 0; t && i < FABRIC_NODES; i++)
+		key_abandon_block(t->blocks[i], ctx);
 }
 
 static struct key_slot *key_find(int rail, uint32_t key)
 {
 	struct key_table *t = key_tables[rail];
+	struct key_slot *s = t ? key_slot(t, key >> 8) : NULL;
 
-	if (!t || key >> 22 != (uint32_t)fabric_node())
-		return NULL;
-	if (t->slots[(key >> 8) % KEYS_MAX].dead)
-		return NULL;
-	return &t->slots[(key >> 8) % KEYS_MAX];
+	return s && !s->dead ? s : NULL;
+}
+
+struct mw *key_window(int rail, uint32_t key)
+{
+	struct key_slot *s = key_find(rail, key);
+
+	return s ? s->mw : NULL;
 }
 
 static bool range_within(uint64_t addr, uint64_t length, uint64_t base, uint64_t size)

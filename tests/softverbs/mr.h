@@ -72,6 +72,8 @@ void mw_unbind(struct mw *mw);
  * Last in, first out: the next region gets the key that died last (mlx5's cache). */
 uint32_t key_take(int rail, struct mr *mr, struct mw *mw);
 void key_give(int rail, uint32_t key);
+/* The window that has this index, or NULL. */
+struct mw *key_window(int rail, uint32_t key);
 /* In the child of a fork(): none is left. */
 void key_forked(void);
 /* Kills the keys of a context that was closed before its regions. */

@@ -123,16 +123,10 @@ enum ibv_wc_status mw_bind(struct qp *qp, struct mw *mw, uint32_t old_key, uint3
 
 bool mw_invalidate(struct qp *qp, uint32_t rkey)
 {
-	struct list *i;
+	struct mw *mw = key_window(qp->ctx->device->rail, rkey);
 
-	list_for_each(i, &qp->windows)
-	{
-		struct mw *mw = container(i, struct mw, of_qp);
-
-		if (mw->key != rkey)
-			continue;
-		mw_unbind(mw);
-		return true;
-	}
-	return false;
+	if (!mw || mw->key != rkey || mw->state != MW_BOUND || mw->qp != qp)
+		return false;
+	mw_unbind(mw);
+	return true;
 }

@@ -132,6 +132,33 @@ int registry_claim(int *lock_fd)
 	return fd < 0 ? -1 : node;
 }
 
+/* Locks of blocks, which stand as long as the process. */
+static int registry_blocks[FABRIC_NODES];
+static unsigned int registry_nblocks;
+
+/* From the top, where no node comes before all numbers below it are taken. */
+int registry_claim_block(void)
+{
+	int guard = registry_lock(), fd = -1;
+	unsigned int node = FABRIC_NODES;
+
+	if (guard < 0)
+		return -1;
+	while (node > 1 && fd < 0)
+		fd = registry_try((uint16_t)--node);
+	close(guard);
+	if (fd < 0)
+		return -1;
+	registry_blocks[registry_nblocks++] = fd;
+	return (int)node;
+}
+
+void registry_forked(void)
+{
+	while (registry_nblocks)
+		close(registry_blocks[--registry_nblocks]);
+}
+
 static bool registry_taken(const struct in6_addr *addr, uint16_t port, uint16_t self)
 {
 	char path[256];

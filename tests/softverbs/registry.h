@@ -11,6 +11,11 @@
 /* Becomes the lowest node that nobody is; it stays so while '*lock_fd' is open. Returns the number, or
  * -1 if the folder cannot be used (said on stderr). */
 int registry_claim(int *lock_fd);
+/* A number that is then nobody's, for 2^14 more indices of keys (mr.c); it stays so with the process. Or
+ * -1. */
+int registry_claim_block(void);
+/* In the child of a fork(): none is ours. */
+void registry_forked(void);
 /* The address of a node's socket. */
 void registry_address(uint16_t node, struct sockaddr_un *un);
 

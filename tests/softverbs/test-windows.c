@@ -333,6 +333,35 @@ START_TEST(keys_come_back_at_once)
 }
 END_TEST
 
+/* As many as real devices have: 24 bits of index, and no two windows have one. */
+START_TEST(each_of_many_has_its_key)
+{
+	static struct ibv_mw *windows[40000];
+	static uint8_t seen[1u << 24];
+	const unsigned int n = sizeof(windows) / sizeof(windows[0]);
+	struct ibv_device_attr attr;
+	struct rig r;
+
+	window_rig(&r);
+	ck_assert_int_eq(ibv_query_device(r.b.ctx, &attr), 0);
+	ck_assert_int_ge(attr.max_mw, (int)n);
+	for (unsigned int i = 0; i < n; i++) {
+		windows[i] = window_new(&r, IBV_MW_TYPE_2);
+		ck_assert_uint_eq(windows[i]->rkey & 0xff, 0);
+		ck_assert_uint_eq(seen[windows[i]->rkey >> 8]++, 0);
+	}
+	window_bind(&r, windows[n - 1], IBV_ACCESS_REMOTE_WRITE);
+	ck_assert_int_eq(window_use(&r, IBV_WR_RDMA_WRITE, windows[n - 1]->rkey, 4096),
+			 IBV_WC_SUCCESS);
+	ck_assert_int_eq(window_invalidate(&r, windows[n - 1]->rkey), IBV_WC_SUCCESS);
+	ck_assert_int_eq(window_use(&r, IBV_WR_RDMA_WRITE, windows[n - 1]->rkey, 4096),
+			 IBV_WC_REM_ACCESS_ERR);
+	for (unsigned int i = 0; i < n; i++)
+		ck_assert_int_eq(ibv_dealloc_mw(windows[i]), 0);
+	rig_close(&r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("windows");
@@ -351,8 +380,10 @@ int main(void)
 	tcase_add_test(t, type_1_is_bound_by_the_verb);
 	tcase_add_test(t, dealloc_revokes);
 	/* mlx5's way, not rxe's. */
-	if (rig_double())
+	if (rig_double()) {
 		tcase_add_test(t, keys_come_back_at_once);
+		tcase_add_test(t, each_of_many_has_its_key);
+	}
 	suite_add_tcase(s, t);
 	return rig_run(s);
 }
