@@ -42,6 +42,10 @@ for round in 1 2 3; do
 done >"$dir/samples.tsv"
 printf 'rounds\t3\n' >"$dir/configuration.tsv"
 printf 'round 2: ucx write 4096: it broke\n' >"$dir/failures"
+echo '{"compiler": "GNU C17 12.2", "rows": [{"name": "slice-1-1", "what": "1 parent of 64 B a call", "ours": 900, "raw": 100.4, "over": 799.6,
+	"budget": 200}]}' >"$dir/instructions.json"
+printf '%s\n' 'ok 1 - among 1 regions: 900.0 instructions (among 1: 900.0)' 'not ok 2 - among 10000 regions: 1000.5 instructions (among 1: 900.0)' \
+	'1..2' >"$dir/sweep"
 perl "$here/summary" "$dir" || exit 1
 
 # json PERL: true of the object $d, with %r its rows by op, metric and size.
@@ -56,6 +60,11 @@ ok "a ratio is of one round" json 'my $q = $r{"write bandwidth 4096"}{perftest}{
 ok "a round without one of them gives no ratio" json 'my $q = $r{"write bandwidth 4096"}{ucx}{escrow_ratio};
 	$q->{n} == 2 && near($q->{low}, 1) && near($q->{high}, 3) && near($q->{median}, 2)'
 ok "twice the latency is half as good" json 'near($r{"read latency 64"}{raw}{escrow_ratio}{median}, 0.5)'
+ok "instructions stand beside them" json '$d->{instructions}{rows}[0]{over} == 799.6 && @{$d->{sweep}} == 2 &&
+	$d->{sweep}[1]{count} == 10000 && $d->{sweep}[1]{instructions} == 1000.5 && !$d->{sweep}[1]{flat} && $d->{sweep}[0]{flat} &&
+	$d->{sweep}[0]{what} eq "regions"'
+ok "in the table too" grep -qE '^\| 1 parent of 64 B a call +\| 900 +\| 100 +\| 800 +\| 200 ' "$dir/comparison.txt"
+ok "and the sweep" grep -qE '^\| 10000 regions +\| 1000 +\| 900 ' "$dir/comparison.txt"
 ok "half a round trip is not compared with a WRITE" json '!exists $r{"write latency 64"}{perftest}{escrow_ratio} &&
 	$r{"write latency 64"}{perftest}{median} == 40'
 ok "pairs of grant and revocation: more is better" json 'near($r{"grant*16 rate 4096"}{raw}{escrow_ratio}{median}, 0.5)'
