@@ -31,6 +31,10 @@ check_LTLIBRARIES += %D%/lib/libtesting.la
 %C%_lib_libtesting_la_LIBADD  = $(CHECK_LIBS)
 test_ldadd = tests/lib/libtesting.la
 include %D%/unit/local.mk
+test_programs += %D%/lib/test-hang
+%C%_lib_test_hang_SOURCES  = %D%/lib/test-hang.c %D%/lib/hang.c %D%/lib/hang.h
+%C%_lib_test_hang_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+%C%_lib_test_hang_LDADD    = $(test_ldadd)
 endif
 EXTRA_DIST   += %D%/lib/stacks %D%/lib/ports.sh
 test_scripts += %D%/lib/test-house-rules.sh %D%/lib/test-stages.sh %D%/lib/test-stacks.sh %D%/lib/test-ports.sh

@@ -11,6 +11,7 @@
 
 static char script[4096];
 static volatile sig_atomic_t other_pid;
+static unsigned int limit;
 
 static void show(pid_t pid)
 {
@@ -46,5 +47,12 @@ void hang_watch(unsigned int seconds, pid_t other)
 	other_pid = (sig_atomic_t)other;
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* a child looks at us */
 	sigaction(SIGALRM, &action, NULL);
+	limit = seconds;
 	alarm(seconds);
+}
+
+void hang_alive(unsigned int times)
+{
+	if (limit)
+		alarm(limit * times);
 }

@@ -11,4 +11,10 @@
  */
 void hang_watch(unsigned int seconds, pid_t other);
 
+/*
+ * It goes on: the time that hang_watch gave begins anew, `times` as long until the next call.  A machine may be slow; a test
+ * hangs when it comes no further.
+ */
+void hang_alive(unsigned int times);
+
 #endif

@@ -127,7 +127,7 @@ export ESCROW_TEST_KILLS=${ESCROW_TEST_KILLS:-10}
 [ "${1:-}" != inside ] || { inside; exit 0; }
 
 # ---- Here ------------------------------------------------------------------------------------------
-out=$("$here/run" -n 2 -t "${ESCROW_TEST_LIMIT:-600}" -- "$(readlink -f "$0")" inside 2>&1)
+out=$("$here/run" -n 2 -t "${ESCROW_TEST_LIMIT:-1800}" -- "$(readlink -f "$0")" inside 2>&1)
 rc=$?
 printf '%s\n' "$out" | awk -v rc=$rc '
 	/^0\| (not )?ok / {

@@ -275,7 +275,7 @@ START_TEST(fin_is_no_fence)
 	ck_assert_uint_eq(get(s.v.from, &byte, 1), 0);
 	a_byte_comes_late();
 	kill(s.v.pid, SIGKILL);
-	ck_assert_int_eq(waitpid(s.v.pid, NULL, 0), s.v.pid);
+	victim_reap(&s.v, 0);
 	no_byte_comes_late();
 	tear_down();
 }
@@ -291,7 +291,7 @@ START_TEST(owner_died_is_no_fence)
 			 EOWNERDEAD);
 	a_byte_comes_late();
 	kill(s.v.pid, SIGKILL);
-	ck_assert_int_eq(waitpid(s.v.pid, NULL, 0), s.v.pid);
+	victim_reap(&s.v, 0);
 	no_byte_comes_late();
 	tear_down();
 }
@@ -304,7 +304,7 @@ START_TEST(a_reaped_process_is_no_fence)
 	set_up();
 	owner_lends("h", NULL);
 	kill(s.v.pid, SIGKILL);
-	ck_assert_int_eq(waitpid(s.v.pid, NULL, 0), s.v.pid);
+	victim_reap(&s.v, 0);
 	a_byte_comes_late();
 	tear_down();
 }
@@ -382,7 +382,7 @@ static void fenced(void)
 	end_until_unused(&s.peer, ESCROW_CHARGE_CONNECTIONS);
 	ck_assert_uint_eq(registrations(), s.registrations);
 	fclose(sup.told);
-	ck_assert_int_eq(waitpid(s.v.pid, NULL, 0), s.v.pid);
+	victim_reap(&s.v, 0);
 	fclose(sup.said);
 	unlink(sup.file);
 	rmdir(sup.dir);

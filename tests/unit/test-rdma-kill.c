@@ -122,7 +122,7 @@ static void victim_dies(const struct victim *v, enum way way)
 	static const int signals[] = {SIGKILL, SIGSEGV, SIGUSR1, SIGSTOP};
 
 	ck_assert_int_eq(kill(v->pid, victim_far() ? SIGTERM : signals[way]), 0);
-	ck_assert_int_eq(waitpid(v->pid, NULL, way == STOPPED ? WUNTRACED : 0), v->pid);
+	victim_reap(v, way == STOPPED ? WUNTRACED : 0);
 }
 
 /* What was only stopped goes on, with all the keys it had, and ends when it hears no more. */
@@ -134,7 +134,7 @@ static void victim_ends(const struct victim *v, const struct death *d)
 	if (d->stage == CONNECT) /* it would wait for its connection */
 		ck_assert_int_eq(kill(v->pid, SIGKILL), 0);
 	kill(v->pid, SIGCONT);
-	ck_assert_int_eq(waitpid(v->pid, NULL, 0), v->pid);
+	victim_reap(v, 0);
 }
 
 /* ---- The survivor ----------------------------------------------------------------------------------------- */
@@ -147,24 +147,12 @@ static void charges_are_exact(void)
 					 ESCROW_CHARGE_GRANTED_BYTES, ESCROW_CHARGE_SQ_SLOTS,
 					 ESCROW_CHARGE_CQ_SLOTS,      ESCROW_CHARGE_OPS};
 
-	for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+	for (uint32_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		end_until_unused(&survivor, kinds[i]);
+		hang_alive(1);
+	}
 	ck_assert_uint_eq(end_used(&survivor, ESCROW_CHARGE_REGIONS), 1);
 	ck_assert_uint_eq(end_used(&survivor, ESCROW_CHARGE_BYTES), END_BYTES);
-}
-
-/* What the kernel has pinned for this process, in kB; 0 on softverbs, which pins nothing. */
-static unsigned long pinned(void)
-{
-	FILE *status = fopen("/proc/self/status", "r");
-	unsigned long kb = 0;
-	char line[128];
-
-	while (fgets(line, sizeof(line), status))
-		if (sscanf(line, "VmPin: %lu", &kb) == 1)
-			break;
-	fclose(status);
-	return kb;
 }
 
 /* Death as the host learns of it: the connection ends, or (a stopped process says nothing) its lease. */
@@ -173,6 +161,7 @@ static void peer_is_gone(uint64_t peer, enum way way)
 	if (way == STOPPED)
 		OPS->disconnect(survivor.engine, peer, 0); /* an error if it went down already */
 	end_wait_of(&survivor, ESCROW_EV_PEER_DOWN, peer);
+	hang_alive(1);
 }
 
 /* The peer of this name; one that died while it connected may come up, and go down, much later. */
@@ -184,6 +173,7 @@ static uint64_t peer_up(const char *name)
 	do {
 		peer = end_wait(&survivor, ESCROW_EV_PEER_UP).object;
 		info.peer_name[0] = 0;
+		hang_alive(1);
 	} while (OPS->peer_info(survivor.engine, peer, &info) != ESCROW_OK ||
 		 strcmp(info.peer_name, name) != 0);
 	return peer;

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/hang.h"
 #include "tests/lib/testing.h"
 
 #define MAX_MORE 4
@@ -45,7 +47,10 @@ uint64_t get(int fd, void *to, uint64_t size)
 {
 	uint64_t len = 0;
 
-	return take_all(fd, &len, sizeof(len)) && len <= size && take_all(fd, to, len) ? len : 0;
+	if (!take_all(fd, &len, sizeof(len)) || len > size || !take_all(fd, to, len))
+		return 0;
+	hang_alive(1);
+	return len;
 }
 
 bool victim_far(void)
@@ -127,6 +132,13 @@ struct victim victim_start(const char *role, const char *const *before, const in
 	return v;
 }
 
+void victim_reap(const struct victim *v, int options)
+{
+	hang_alive(4);
+	ck_assert_int_eq(waitpid(v->pid, NULL, options), v->pid);
+	hang_alive(1);
+}
+
 void victim_close(const struct victim *v)
 {
 	close(v->to);
@@ -148,4 +160,17 @@ uint32_t registrations(void)
 	if (list)
 		pclose(list);
 	return sum;
+}
+
+unsigned long pinned(void)
+{
+	FILE *status = fopen("/proc/self/status", "r");
+	unsigned long kb = 0;
+	char line[128];
+
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmPin: %lu", &kb) == 1)
+			break;
+	fclose(status);
+	return kb;
 }

@@ -39,11 +39,18 @@ struct victim victim_start(const char *role, const char *const *before, const in
  * `more` go nowhere.
  */
 bool victim_far(void);
+/*
+ * Until it has ended or, with WUNTRACED, was stopped.  That may take long: the kernel was seen to need 51 s for each of
+ * its queue pairs.
+ */
+void victim_reap(const struct victim *v, int options);
 /* Closes the pipes; the process is the caller's to reap. */
 void victim_close(const struct victim *v);
 
 /* The registrations that the kernel lists, of all devices and processes; 0 where there is no such list. */
 uint32_t registrations(void);
+/* What the kernel has pinned for this process, in kB; 0 on softverbs, which pins nothing. */
+unsigned long pinned(void);
 
 bool put(int fd, const void *bytes, uint64_t len);
 /* How much came; 0: the other end is gone, or said more than `size`. */
