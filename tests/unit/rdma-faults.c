@@ -35,3 +35,17 @@ struct ibv_qp *end_qp(struct end *e, uint64_t peer)
 	ck_assert_ptr_nonnull(p->conns[0].native);
 	return p->conns[0].native->qp;
 }
+
+void end_give_up_soon(struct end *e, uint64_t peer)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .timeout = 14, .retry_cnt = 2};
+	struct ibv_qp *qp = end_qp(e, peer);
+
+	ck_assert_int_eq(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	/* Refused while what was posted is under way; rxe waits for that once more if it is told the state again. */
+	while (ibv_modify_qp(qp, &attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT) != 0)
+		ends_turn();
+	attr.qp_state = IBV_QPS_RTS;
+	while (ibv_modify_qp(qp, &attr, IBV_QP_STATE) != 0)
+		ends_turn();
+}

@@ -102,5 +102,7 @@ void end_never(struct end *e, uint16_t kind);
 bool end_seen(struct end *e, uint16_t kind, uint64_t object, struct escrow_event *out);
 /* Under the engine: the first queue pair to this peer. */
 struct ibv_qp *end_qp(struct end *e, uint64_t peer);
+/* From now on that queue pair gives up soon: where the retries are to run out, and not before. */
+void end_give_up_soon(struct end *e, uint64_t peer);
 
 #endif

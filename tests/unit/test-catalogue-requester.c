@@ -204,6 +204,7 @@ START_TEST(q15_a_peer_that_acknowledges_nothing)
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	uint64_t op;
 
+	end_give_up_soon(&user, user_peer);
 	ck_assert_int_eq(ibv_modify_qp(end_qp(&owner, owner_user), &attr, IBV_QP_STATE), 0);
 	op = end_submit(&user, user_remote, ESCROW_WRITE, 0, 0, 5 * PIECE);
 	ck_assert_int_eq(OPS->deregister_memory(user.engine, user.region, 0), ESCROW_E_BUSY);
