@@ -23,9 +23,11 @@ EXTRA_DIST    += %D%/states.awk
 		$(top_srcdir)/abi/states.tsv >$@.tmp && mv $@.tmp $@
 %D%/state.$(OBJEXT): %D%/states.inc
 
+if HAVE_CHECK
 test_programs += %D%/test-kit
 %C%_test_kit_SOURCES = %D%/test-kit.c %D%/ambient.c %D%/ambient.h %D%/patience.c %D%/patience.h \
 	%D%/verdict.c %D%/verdict.h
 %C%_test_kit_LDADD   = $(test_ldadd)
+endif
 test_scripts += %D%/test-clauses.sh %D%/test-runner.sh %D%/test-matrix.sh %D%/test-mock.sh %D%/test-mock-rail.sh
 installcheck_scripts += %D%/test-installed.sh
