@@ -234,7 +234,7 @@ stage_softroce() {
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -j"$jobs" tests/softroce/facts tests/softroce/facts-failure \
 		tests/softverbs/real-{verbs,windows,cm,peers} tests/softverbs/real-catalogue-{requester,owner,device,wire} \
-		tests/unit/test-rdma-{native,hostile,rails,returns,limits,cgroup,path,address,meet,kill,death,soak} tests/gates/gate tests/gates/libobserver.la \
+		tests/unit/test-rdma-{native,hostile,rails,returns,limits,cgroup,misuse,path,address,meet,kill,death,soak} tests/gates/gate tests/gates/libobserver.la \
 		tests/hardware/side tools/escrow
 	"$top/tests/softroce/test-guest.sh" | tee "$stage_dir/guest.tap"
 	grep -q '^1\.\.' "$stage_dir/guest.tap" # the plan comes last: without it the script broke off
@@ -243,10 +243,11 @@ stage_softroce() {
 		"$build/tests/softverbs/real-catalogue-requester" "$build/tests/softverbs/real-catalogue-owner" \
 		"$build/tests/softverbs/real-catalogue-device"
 	in_guest wire -w hub -- "$build/tests/softverbs/real-catalogue-wire"
-	in_guest backend -t 1800 -- "$each" "$build/tests/unit/test-rdma-native" \
+	in_guest backend -t 1800 -- env ESCROW_BACKEND_PATH="$build/backends/.libs" "$each" "$build/tests/unit/test-rdma-native" \
 		"$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
 		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails" \
-		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" "$build/tests/unit/test-rdma-address"
+		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" "$build/tests/unit/test-rdma-address" \
+		"$build/tests/unit/test-rdma-misuse"
 	in_guest death -t 1800 -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak

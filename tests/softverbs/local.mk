@@ -120,6 +120,12 @@ test_programs += %D%/test-topology
 %C%_test_topology_SOURCES  = %D%/test-topology.c $(rdma_kit)
 %C%_test_topology_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_topology_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
+# Who takes and does not give back; rdma.so, which is loaded, finds the double among the program's libraries.
+test_programs += %D%/test-misuse
+%C%_test_misuse_SOURCES  = tests/unit/test-misuse.c
+%C%_test_misuse_CPPFLAGS = $(AM_CPPFLAGS) -DMISUSE_BACKEND='"rdma"'
+%C%_test_misuse_LDFLAGS  = -Wl,--no-as-needed
+%C%_test_misuse_LDADD    = %D%/libsoftverbs.la $(host_test_ldadd)
 # Limits of control groups, as files tell them.
 test_programs += %D%/test-cgroup
 %C%_test_cgroup_SOURCES  = %D%/test-cgroup.c $(rdma_kit)

@@ -48,6 +48,10 @@ test_programs += %D%/test-rdma-cgroup
 %C%_test_rdma_cgroup_SOURCES  = %D%/test-rdma-cgroup.c $(rdma_kit)
 %C%_test_rdma_cgroup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_rdma_cgroup_LDADD    = $(rdma_test_ldadd)
+test_programs += %D%/test-rdma-misuse
+%C%_test_rdma_misuse_SOURCES  = %D%/test-misuse.c
+%C%_test_rdma_misuse_CPPFLAGS = $(AM_CPPFLAGS) -DMISUSE_BACKEND='"rdma"'
+%C%_test_rdma_misuse_LDADD    = $(host_test_ldadd)
 test_programs += %D%/test-rdma-kill
 victim = %D%/victim.c %D%/victim.h tests/lib/hang.c tests/lib/hang.h
 victim_cppflags = -D_GNU_SOURCE -DTOP_SRCDIR='"$(abs_top_srcdir)"'
@@ -113,6 +117,11 @@ test_programs += %D%/test-process-slots
 %C%_test_process_slots_SOURCES = %D%/test-process-slots.c %D%/pair.c %D%/pair.h
 %C%_test_process_slots_CFLAGS  = $(AM_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_process_slots_LDADD   = $(host_test_ldadd) $(GLIB_LIBS)
+
+# Who takes and does not give back: on the mock; on real verbs; and in tests/softverbs.
+test_programs += %D%/test-misuse
+%C%_test_misuse_SOURCES = %D%/test-misuse.c
+%C%_test_misuse_LDADD   = $(host_test_ldadd)
 
 test_programs += %D%/test-custody
 test_threaded += %D%/test-custody
