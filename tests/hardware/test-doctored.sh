@@ -91,6 +91,10 @@ top=$(cd "$here/../.." && pwd)
 refuses 'output inside the checkout' 'outside of the checkout' "$here/run" --out "$top/build/out"
 refuses 'no output folder' '--out DIR is needed' "$here/run"
 refuses 'no such profile' 'No such file' "$here/run" --profile "$dir/none" --out "$dir/o"
+gates=$here/../gates/run
+refuses 'the gates on hardware without a profile' 'needs --profile FILE' "$gates" --on hardware --case $strong
+refuses 'the gates on a double by a profile' 'is for --on hardware' "$gates" --profile "$dir/runs/profile"
+refuses 'the gates nowhere' 'softverbs, softroce or hardware' "$gates" --on paper
 profile() { sed "$1" "$dir/runs/profile" >"$dir/profile"; }
 profile 's/^identities=softverbs0= softverbs1=/identities=softverbs0=/'
 refuses 'a profile with one rail' 'two are needed' "$here/run" --profile "$dir/profile" --out "$dir/o"
@@ -100,6 +104,11 @@ profile 's/^env=/env=A=$(reboot) /'
 refuses 'a word that a shell would read' 'letters, digits' "$here/run" --profile "$dir/profile" --out "$dir/o"
 profile 's/softverbs0= /mlx5_77=0000:1111:2222:3333 /'
 refuses 'a device that is not the pinned one' 'no such device here' "$here/run" --profile "$dir/profile" --out "$dir/o"
+# By the same words as everywhere: --on, --case, --json.
+"$gates" --on hardware --profile "$dir/runs/profile" --case $strong --json "$dir/report.json" --out "$dir/on" >"$dir/out" 2>&1 &&
+	jq -e --arg case $strong '[.. | strings | select(. == $case)] | length > 0' "$dir/report.json" >/dev/null &&
+	grep -q "^ok .*$strong" "$dir/out" && good=yes || good=no
+line $good 'the gates by their own command, on the hosts of a profile'
 locks=$(sed -n 's/^locks=//p' "$dir/runs/profile" | head -1)
 (flock -n 9 && "$here/run" --profile "$dir/runs/profile" --out "$dir/o" >"$dir/out" 2>&1; echo $? >"$dir/rc") 9>"$locks/escrow-rnic-softverbs1.lock"
 [ "$(cat "$dir/rc")" = 2 ] && grep -q 'held by another run' "$dir/out" && good=yes || good=no
