@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* lane.c - completion queues: who holds a lane polls it and settles what it finds. */
-#include "backends/engine/transfer.h"
+#include "backends/engine/engine.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define BATCHES 8 /* of completions under one lock: transfers want the lane too */
 
 /* ---- The lock (futex(2)) ------------------------------------------------------------------------ */
 void en_lock_wait(struct lock *k)
@@ -64,7 +62,7 @@ static void take_planned(struct lane *lane, const struct native_cqe *cqe, struct
 	en_take(lane, cqe, 1, out);
 }
 
-static void faults_due(struct lane *lane, struct event_out *out)
+void en_faults_due(struct lane *lane, struct event_out *out)
 {
 	if (lane->has_stale) {
 		lane->has_stale = 0;
@@ -74,9 +72,7 @@ static void faults_due(struct lane *lane, struct event_out *out)
 		release_held(lane, out);
 }
 
-/* ---- Polling ------------------------------------------------------------------------------------------ */
-static void take_faulty(struct lane *lane, const struct native_cqe *cqe, int n,
-			struct event_out *out)
+void en_take_planned(struct lane *lane, const struct native_cqe *cqe, int n, struct event_out *out)
 {
 	int i;
 
@@ -84,45 +80,7 @@ static void take_faulty(struct lane *lane, const struct native_cqe *cqe, int n,
 		take_planned(lane, &cqe[i], out);
 }
 
-static inline void poll_lane(struct escrow_engine *e, struct lane *lane, struct event_out *out)
-{
-	int n, batches = 0;
-
-	if (UNLIKELY(!lane->native || atomic_load(&lane->context->fatal)))
-		return;
-	if (UNLIKELY(e->config.test_faults))
-		faults_due(lane, out);
-	do {
-		n = e->ops->poll_cq(lane->native, lane->cqe, CQE_BATCH);
-		if (n <= 0)
-			break;
-		engine_count(&e->counters.completions, (uint64_t)n);
-		if (LIKELY(!e->config.test_faults))
-			en_take(lane, lane->cqe, (uint32_t)n, out);
-		else
-			take_faulty(lane, lane->cqe, n, out);
-	} while (n == CQE_BATCH && ++batches < BATCHES);
-	if (UNLIKELY(n < 0) && !atomic_exchange(&lane->poisoned, 1))
-		en_work(e, &e->work);
-}
-
-void en_lane_poll(struct lane *lane, struct event_out *out)
-{
-	poll_lane(lane->e, lane, out);
-}
-
-void en_lanes_poll(struct escrow_engine *e, struct event_out *out)
-{
-	struct lane *lane = e->lanes, *end = lane + e->nlanes;
-
-	for (; lane < end; lane++) {
-		if (!atomic_load(&lane->users) || !en_lane_trylock(lane))
-			continue;
-		poll_lane(e, lane, out);
-		unlock_lane(e, lane);
-	}
-}
-
+/* ---- Wake-ups --------------------------------------------------------------------------------------- */
 bool en_lanes_arm(struct escrow_engine *e)
 {
 	bool idle = true;

@@ -102,10 +102,11 @@ static inline void en_lane_unlock(struct lane *lane)
 	ledger_lane_sync(lane->ledger);
 	en_lane_give(lane->e, lane);
 }
-/* lane. Takes completions and settles them; out: of a poll, else NULL. */
+/* lane. With a fault plan: what it kept back and is due; completions that it may change. */
+void en_faults_due(struct lane *lane, struct event_out *out);
+void en_take_planned(struct lane *lane, const struct native_cqe *cqe, int n, struct event_out *out);
+/* poll.c, lane. Takes completions and settles them; out: of a poll, else NULL. */
 void en_lane_poll(struct lane *lane, struct event_out *out);
-/* [poll] */
-void en_lanes_poll(struct escrow_engine *e, struct event_out *out);
 /* [poll] Asks every lane for a wake-up; false if one was busy or had something. */
 bool en_lanes_arm(struct escrow_engine *e);
 /* runner */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* poll.c - the one way of events to the host, and what drives all progress. */
-#include "backends/engine/engine.h"
+#include "backends/engine/transfer.h"
 
 #include <string.h>
 
@@ -13,11 +13,54 @@ static void before_end(struct escrow_engine *e, const struct event_node *node)
 	e->threaded = 0;
 }
 
+/* ---- Lanes -------------------------------------------------------------------------------------------- */
+#define BATCHES 8 /* of completions under one lock: transfers want the lane too */
+
+static inline void poll_lane(struct escrow_engine *e, struct lane *lane, struct event_out *out)
+{
+	int n, batches = 0;
+
+	if (UNLIKELY(!lane->native || atomic_load(&lane->context->fatal)))
+		return;
+	if (UNLIKELY(e->config.test_faults))
+		en_faults_due(lane, out);
+	do {
+		n = e->ops->poll_cq(lane->native, lane->cqe, CQE_BATCH);
+		if (n <= 0)
+			break;
+		engine_count(&e->counters.completions, (uint64_t)n);
+		if (LIKELY(!e->config.test_faults))
+			en_take(lane, lane->cqe, (uint32_t)n, out);
+		else
+			en_take_planned(lane, lane->cqe, n, out);
+	} while (n == CQE_BATCH && ++batches < BATCHES);
+	if (UNLIKELY(n < 0) && !atomic_exchange(&lane->poisoned, 1))
+		en_work(e, &e->work);
+}
+
+void en_lane_poll(struct lane *lane, struct event_out *out)
+{
+	poll_lane(lane->e, lane, out);
+}
+
+static inline void poll_lanes(struct escrow_engine *e, struct event_out *out)
+{
+	struct lane *lane = e->lanes, *end = lane + e->nlanes;
+
+	for (; lane < end; lane++) {
+		if (!atomic_load(&lane->users) || !en_lane_trylock(lane))
+			continue;
+		poll_lane(e, lane, out);
+		unlock_lane(e, lane);
+	}
+}
+
+/* ---- The slot ----------------------------------------------------------------------------------------- */
 static inline void progress(struct escrow_engine *e, struct event_out *out)
 {
 	if (engine_state(e) == ESCROW_STATE_CLOSED)
 		return;
-	en_lanes_poll(e, out);
+	poll_lanes(e, out);
 	if (en_deadlines(e))
 		en_deadline_run(e, engine_now(e), out);
 	if (!e->threaded)

@@ -271,62 +271,78 @@ static __attribute__((noinline)) void take_any(struct lane *lane, const struct n
 }
 
 /*
- * The commonest completions: successes of ops of one slice, on one connection, to one remote.  How many of the first n
- * are so, and have places for their events: each is taken as a whole.
+ * The commonest completions: successes of ops of one range, on one connection, to one remote; of one slice each, or of
+ * several.  How many of the first n are so, and have places for their events: each is taken as a whole.
  */
-static inline uint32_t take_row(struct lane *lane, const struct native_cqe *cqe, uint32_t n,
-				struct event_out *told)
+static inline __attribute__((always_inline)) uint32_t take_row(struct lane *lane,
+							       const struct native_cqe *cqe,
+							       uint32_t n, struct event_out *told,
+							       bool sliced)
 {
 	struct escrow_engine *e = lane->e;
 	struct ledger_conn *debts = ledger_row_conn(lane->ledger, cqe->id);
 	uint64_t seq = e->events.seq, bytes = 0;
 	struct event_out out = *told;
 	struct remote *remote = NULL;
-	uint32_t k;
+	uint32_t k, slices = 0;
 
 	if (UNLIKELY(!debts))
 		return 0;
 	for (k = 0; k < n && out.left && cqe[k].status == NATIVE_OK; k++) {
-		const struct ledger_debt *debt = ledger_row_oldest(debts, cqe[k].id);
 		struct event_what what;
+		struct ledger_end end;
 		struct op *op;
 
-		if (UNLIKELY(!debt))
+		if (sliced ? !ledger_row_whole(lane->ledger, debts, cqe[k].id, &end)
+			   : !ledger_row_alone(debts, cqe[k].id, &end))
 			break;
-		op = &e->op_table[debt->subject];
+		op = &e->op_table[end.user];
 		if (UNLIKELY(op->odd || (op->remote != remote && remote)))
 			break;
 		remote = op->remote;
-		bytes += debt->length;
-		what = done_well(op, debt->length);
+		slices += end.slices;
+		bytes += end.bytes;
+		what = done_well(op, end.bytes);
 		event_fill(&out, ++seq, &what);
-		ledger_row_settle(lane->ledger, debts, debt);
-		op_over(e, op, (uint32_t)debt->subject);
+		if (sliced)
+			ledger_whole_settle(lane->ledger, debts, &end);
+		else
+			ledger_alone_settle(lane->ledger, debts, &end);
+		op_over(e, op, (uint32_t)end.user);
 	}
 	if (UNLIKELY(!k))
 		return 0;
 	e->events.seq = seq;
 	*told = out;
 	ops_leave(e, remote, k);
-	en_conn_settled((struct conn *)(uintptr_t)debts->user, k, bytes);
+	en_conn_settled((struct conn *)(uintptr_t)debts->user, slices, bytes);
+	return k;
+}
+
+/* One way or another, some of the first n. */
+static uint32_t take_some(struct lane *lane, const struct native_cqe *cqe, uint32_t n,
+			  struct event_out *out)
+{
+	uint32_t k = 0;
+
+	if (LIKELY(out && event_empty(&lane->e->events))) {
+		k = take_row(lane, cqe, n, out, false);
+		if (UNLIKELY(!k))
+			k = take_row(lane, cqe, n, out, true);
+	}
+	if (UNLIKELY(!k)) {
+		take_any(lane, cqe, out);
+		k = 1;
+	}
 	return k;
 }
 
 void en_take(struct lane *lane, const struct native_cqe *cqe, uint32_t n, struct event_out *out)
 {
-	const struct native_cqe *end = cqe + n;
-	uint32_t k;
+	uint32_t i, k;
 
-	while (cqe < end) {
-		k = 0;
-		if (LIKELY(out && event_empty(&lane->e->events)))
-			k = take_row(lane, cqe, (uint32_t)(end - cqe), out);
-		if (UNLIKELY(!k)) {
-			take_any(lane, cqe, out);
-			k = 1;
-		}
-		cqe += k;
-	}
+	for (i = 0; i < n; i += k)
+		k = take_some(lane, &cqe[i], n - i, out);
 }
 
 void en_collect(struct conn *conn)

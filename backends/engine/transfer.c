@@ -7,8 +7,7 @@
  * holder and the next one is used.  No lock that waits, no allocation, no system call but the native
  * doorbell.
  *
- * Here is the short way of the commonest ops: one range that one slice takes, over the only connection of its
- * peer.  It does all of an op or nothing, and decides no error: whatever is not as it usually is goes the long
+ * Here is the short way of the commonest ops: one range, over the only connection of its peer.  It does all of an op or nothing, and decides no error: whatever is not as it usually is goes the long
  * way (long.c).  What the ops of a call have in common, their remote, its connection, its lane, is entered once;
  * then each op is looked up, lent and chained, and nothing of that can fail half-way.
  */
@@ -52,7 +51,7 @@ static inline bool enter(struct escrow_engine *e, struct transfer *t, const stru
 	return ledger_conn_is(t->only->debts, t->only->owner);
 }
 
-/* How many ops of one slice there are places for: in the chain, the send queue and the ledger. */
+/* lane. How many ops of one slice there are places for: in the chain, the send queue and the ledger. */
 static inline uint32_t places(struct escrow_engine *e, const struct transfer *t, uint32_t n)
 {
 	struct conn *c = t->only;
@@ -146,7 +145,66 @@ static inline uint32_t row(struct escrow_engine *e, struct transfer *t, const st
 	return n;
 }
 
-/* Ops that go the short way, to one remote: how many of the first n. */
+/* ---- Ops of several slices -------------------------------------------------------------------------- */
+/* Lends the op's range and chains it: a run of n slices, for which there is room. */
+static inline bool chain_run(struct escrow_engine *e, struct transfer *t,
+			     const struct escrow_op *op, uint32_t region, uint64_t size, uint32_t n)
+{
+	struct lane *lane = t->only->lane;
+	struct chain *ch = &lane->chain;
+	const struct ledger_lendable *bytes = &lane->ledger->ledger->lendable[region];
+	struct span span = {.addr = bytes->addr + op->sge->offset,
+			    .remote_addr = t->remote->addr + op->remote_offset,
+			    .opcode = native_of(op->opcode),
+			    .key = (uint32_t)bytes->key,
+			    .rkey = t->remote->keys[0]};
+	uint64_t length = op->sge->length, at;
+	struct ledger_run run;
+
+	if (UNLIKELY(!ledger_row_run(lane->ledger, t->only->debts, t->spare, region,
+				     op->sge->offset, op->opcode, n, &run)))
+		return false;
+	for (at = 0; length - at > size; at += size)
+		chain_up(ch, &span, ledger_run_put(&run, size), at, size, 0);
+	span.inline_below = inline_below(t->only, op->opcode);
+	chain_up(ch, &span, ledger_run_put(&run, length - at), at, length - at, NATIVE_SIGNALED);
+	ledger_run_end(t->only->debts, &run, n);
+	return true;
+}
+
+/* One that is so: its range is lent and chained at once.  1, or 0. */
+static __attribute__((noinline)) uint32_t sliced(struct escrow_engine *e, struct transfer *t,
+						 const struct escrow_op *op, uint64_t *id)
+{
+	uint64_t length = op->sge->length, size = slice_size(e, length);
+	uint64_t n = (length - 1) / size + 1;
+	struct conn *c = t->only;
+	struct op *mine;
+	uint32_t region;
+
+	if (UNLIKELY(!well_formed(op) || !(t->remote->rights & op->opcode) || n > CHAIN_WRS ||
+		     length > e->limits.max_op_bytes || t->spare == POOL_NONE ||
+		     !lies_in(op->remote_offset, length, t->remote->length)))
+		return 0;
+	place_in_chain(e, c, (uint32_t)n);
+	region = ledger_row_region(c->lane->ledger->ledger, op->sge->region, op->sge->offset,
+				   length);
+	if (UNLIKELY(region == NONE || n > depth_left(e, c) ||
+		     n > ledger_run_room(c->lane->ledger, c->debts) ||
+		     !chain_run(e, t, op, region, size, (uint32_t)n)))
+		return 0;
+	mine = op_begin(e, t->spare, op->user, t->remote);
+	*id = atomic_load_explicit(&mine->handle, memory_order_relaxed);
+	t->spare = pool_next(&e->op_pool, t->spare);
+	t->bytes[op->opcode - ESCROW_READ] += length;
+	t->left--;
+	t->counted--;
+	if (UNLIKELY(op->deadline_ns))
+		set_deadline(e, mine, op->deadline_ns);
+	return 1;
+}
+
+/* The next ops that go the short way, to one remote: how many of the first n. */
 static inline uint32_t short_ops(struct escrow_engine *e, struct transfer *t,
 				 const struct escrow_op *op, uint32_t n, uint32_t stride,
 				 uint64_t *ops)
@@ -155,6 +213,8 @@ static inline uint32_t short_ops(struct escrow_engine *e, struct transfer *t,
 		return 0;
 	if (t->spare == POOL_NONE)
 		t->spare = pool_take_some(&e->op_pool, t->left);
+	if (op->nsge == 1 && op->sge && op->sge->length > e->whole_bytes)
+		return sliced(e, t, op, ops);
 	return row(e, t, op, places(e, t, n), stride, ops);
 }
 
@@ -204,17 +264,17 @@ static int32_t run(struct escrow_engine *e, const struct escrow_op *op, uint32_t
 	t.bytes[0] = t.bytes[1] = 0;
 	for (;;) {
 		k = short_ops(e, &t, op, n - done, stride, ops + done);
+		if (UNLIKELY(!k)) {
+			st = long_op(e, &t, op, !done);
+			if (st < 0)
+				break;
+			ops[done] = t.id;
+			k = 1;
+		}
 		done += k;
 		if (LIKELY(done == n))
 			break;
 		op = op_at(op, k, stride);
-		st = long_op(e, &t, op, !done);
-		if (st < 0)
-			break;
-		ops[done++] = t.id;
-		if (done == n)
-			break;
-		op = op_at(op, 1, stride);
 	}
 	let_lanes(e, &t);
 	if (UNLIKELY(t.counted))

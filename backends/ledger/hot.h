@@ -68,6 +68,105 @@ static inline uint32_t conn_taken(const struct ledger_conn *conn)
 	return conn->planned + conn->tail - conn->head + GET(conn->kept);
 }
 
+/* ---- Parents with a slot ------------------------------------------------------------------------- */
+/* An op slot of this lane, ready for `total` slices, or NULL. */
+static inline struct ledger_op *lg_op_new(struct ledger_lane *lane, uint64_t user, uint64_t total)
+{
+	struct ledger_op *op;
+
+	/* There are at least as many free slots as ops left. */
+	if (UNLIKELY(lane->ops_left == 0 && !lg_ops_reclaim(lane)))
+		return NULL;
+	op = &lane->ledger->ops[lane->op_free];
+	lane->op_free = op->next;
+	lane->ops_left--;
+	op->pending = total;
+	op->user = user;
+	return op;
+}
+
+static inline void lg_op_set(struct ledger_op *op, uint32_t name, uint8_t state, bool shared,
+			     bool ends)
+{
+	PUT(op->name, name);
+	PUT(op->state, state);
+	op->shared = shared;
+	op->ends = ends;
+	PUT(op->taken, 1);
+}
+
+/* Gives the slot back; a lane that is not its home hands it over. */
+static inline void lg_op_end(struct ledger_lane *lane, struct ledger_op *op)
+{
+	uint64_t next = op->handle + (UINT64_C(1) << SLOT_BITS);
+
+	/* A wrapped generation would run into the kind, and 0 is none. */
+	if (UNLIKELY(handle_generation(next) == 0))
+		next = handle_make(KIND_OP, 1, handle_slot(next));
+	op->bytes = 0;
+	op->outcomes = 0;
+	PUT(op->handle, next);
+	PUT(op->taken, 0);
+	if (UNLIKELY(lane->ledger->ops_limited || op->home != lane->index)) {
+		lg_op_end_slowly(lane, op);
+		return;
+	}
+	op->next = lane->op_free;
+	lane->op_free = (uint32_t)(op - lane->ledger->ops);
+	lane->ops_left++;
+}
+
+/*
+ * Slices that are lent at once, one behind the other in the ring and in the region.  Locals, because every store
+ * could otherwise be one into the connection.
+ */
+struct ledger_run {
+	struct ledger_debt *ring;
+	uint64_t wr_base, offset;
+	uint32_t mask, tail, op, region, shape;
+};
+
+static inline struct ledger_run run_begin(const struct ledger_conn *conn, uint32_t op,
+					  uint32_t region, uint64_t offset, uint32_t shape)
+{
+	return (struct ledger_run){.ring = conn->ring,
+				   .wr_base = conn->wr_base,
+				   .offset = offset,
+				   .mask = conn->mask,
+				   .tail = conn->tail,
+				   .op = op,
+				   .region = region,
+				   .shape = shape};
+}
+
+/* The next one's wr_id. */
+static inline uint64_t run_put(struct ledger_run *r, uint64_t length)
+{
+	uint32_t at = r->tail & r->mask;
+	uint64_t wr_id = r->wr_base | (uint64_t)r->tail << SLOT_BITS | at;
+
+	put_debt(&r->ring[at], r->offset, length, r->op, wr_id, r->region, r->shape);
+	r->tail++;
+	r->offset += length;
+	return wr_id;
+}
+
+static inline void run_end(struct ledger_conn *conn, const struct ledger_run *r)
+{
+	PUT(conn->parts, conn->parts + (r->tail - conn->tail));
+	PUT(conn->tail, r->tail);
+}
+
+/* They are all that their parent has: the last one tells how many there are. */
+static inline void run_is_whole(struct ledger_run *r, uint32_t slices)
+{
+	struct ledger_debt *last = &r->ring[(r->tail - 1) & r->mask];
+
+	last->subject = slices;
+	last->shape.of.plain = PLAIN_LAST;
+}
+
+/* ---- Lending ------------------------------------------------------------------------------------- */
 /* lane. May a parent be admitted as usual, and how many slices does the connection take? */
 static inline uint32_t conn_room(const struct ledger_lane *lane, const struct ledger_conn *conn)
 {
@@ -131,6 +230,12 @@ static inline uint32_t ledger_row_room(const struct ledger_lane *lane,
 {
 	return LIKELY(lane->plain) ? alone_room(lane, conn) : 0;
 }
+/* And how many slices, of parents that have a slot each. */
+static inline uint32_t ledger_run_room(const struct ledger_lane *lane,
+				       const struct ledger_conn *conn)
+{
+	return LIKELY(lane->plain) ? conn_room(lane, conn) : 0;
+}
 
 /* The region of a row's next: its index, or NONE if this range of it may not be lent.  No control buffer. */
 static inline uint32_t ledger_row_region(const struct ledger *l, uint64_t handle, uint64_t offset,
@@ -149,6 +254,35 @@ static inline uint64_t ledger_row_lend(struct ledger_lane *lane, struct ledger_c
 	return lend_alone(lane, conn, user, region, offset, length, opcode);
 }
 
+/*
+ * lane. A parent of `slices` of the room, in a region that was found since the lane was taken: the run that is to be put
+ * and ended, or false: there is none.
+ */
+static inline bool ledger_row_run(struct ledger_lane *lane, struct ledger_conn *conn, uint64_t user,
+				  uint32_t region, uint64_t offset, uint32_t opcode,
+				  uint32_t slices, struct ledger_run *run)
+{
+	struct ledger_op *op = lg_op_new(lane, user, slices);
+
+	if (UNLIKELY(!op))
+		return false;
+	lg_op_set(op, conn->name, LEDGER_OP_OPEN, false, true);
+	PUT(lane->loans[region], lane->loans[region] + slices);
+	*run = run_begin(conn, handle_slot(op->handle), region, offset,
+			 shape_of(opcode, PLAIN_SLICE));
+	return true;
+}
+static inline uint64_t ledger_run_put(struct ledger_run *run, uint64_t length)
+{
+	return run_put(run, length);
+}
+static inline void ledger_run_end(struct ledger_conn *conn, struct ledger_run *run, uint32_t slices)
+{
+	run_is_whole(run, slices);
+	run_end(conn, run);
+}
+
+/* ---- Settling ------------------------------------------------------------------------------------ */
 /*
  * lane. The debt that a wr_id names, and its connection; NULL: none.  One that was settled long ago may still
  * stand there: whether it is owed is another question.
@@ -224,23 +358,67 @@ static inline struct ledger_conn *ledger_row_conn(const struct ledger_lane *lane
 										       : NULL;
 }
 
-/* lane. The oldest debt of the connection, if this names it, and it is its own parent; else NULL. */
-static inline const struct ledger_debt *ledger_row_oldest(const struct ledger_conn *conn,
-							  uint64_t wr_id)
+/* What a success in a row ends. */
+struct ledger_end {
+	const struct ledger_debt
+		*debt;        /* the last of it; stands until the next loan on its connection */
+	struct ledger_op *op; /* NULL: the debt is its own parent */
+	uint64_t user, bytes;
+	uint32_t slices;
+};
+
+/* lane. Does this name the oldest debt of the connection, and is that its own parent?  Nothing is settled yet. */
+static inline bool ledger_row_alone(const struct ledger_conn *conn, uint64_t wr_id,
+				    struct ledger_end *end)
 {
 	const struct ledger_debt *d = &conn->ring[conn->head & conn->mask];
 
-	return LIKELY(d->wr_id == wr_id && conn->head != conn->tail &&
-		      d->shape.of.plain == PLAIN_ALONE)
-		       ? d
-		       : NULL;
+	if (UNLIKELY(d->wr_id != wr_id || conn->head == conn->tail ||
+		     d->shape.of.plain != PLAIN_ALONE))
+		return false;
+	*end = (struct ledger_end){.debt = d, .user = d->subject, .bytes = d->length, .slices = 1};
+	return true;
 }
 
-/* lane. It is settled; what it was stands until the next loan on its connection. */
-static inline void ledger_row_settle(struct ledger_lane *lane, struct ledger_conn *conn,
-				     const struct ledger_debt *d)
+/* lane. Or the last of a run that is whole, the oldest debts of the connection, and all that its parent still owes? */
+static inline bool ledger_row_whole(const struct ledger_lane *lane, const struct ledger_conn *conn,
+				    uint64_t wr_id, struct ledger_end *end)
 {
-	settle_one(lane, conn, d);
+	const struct ledger_debt *last = &conn->ring[handle_generation(wr_id) & conn->mask];
+	const struct ledger_debt *first = &conn->ring[conn->head & conn->mask];
+	uint32_t n = handle_generation(wr_id) + 1 - conn->head;
+	struct ledger_op *op;
+
+	if (UNLIKELY(last->wr_id != wr_id || last->shape.of.plain != PLAIN_LAST ||
+		     last->subject != n || n > conn->tail - conn->head))
+		return false;
+	op = &lane->ledger->ops[last->op];
+	if (UNLIKELY(op->pending != n * PENDING_ONE || op->outcomes))
+		return false;
+	*end = (struct ledger_end){.debt = last,
+				   .op = op,
+				   .user = op->user,
+				   .bytes = last->offset + last->length - first->offset,
+				   .slices = n};
+	return true;
+}
+
+/* lane. It is settled. */
+static inline void ledger_alone_settle(struct ledger_lane *lane, struct ledger_conn *conn,
+				       const struct ledger_end *end)
+{
+	settle_one(lane, conn, end->debt);
+}
+static inline void ledger_whole_settle(struct ledger_lane *lane, struct ledger_conn *conn,
+				       const struct ledger_end *end)
+{
+	uint32_t region = end->debt->region[0];
+
+	PUT(lane->loans[region], lane->loans[region] - end->slices);
+	PUT(conn->parts, conn->parts - end->slices);
+	PUT(conn->head, conn->head + end->slices);
+	end->op->pending = 0;
+	lg_op_end(lane, end->op);
 }
 
 #endif

@@ -168,7 +168,8 @@ struct ledger_debt {
 enum plain {
 	PLAIN_NOT,
 	PLAIN_SLICE, /* of exactly one region */
-	PLAIN_ALONE  /* that, and its own parent */
+	PLAIN_ALONE, /* that, and its own parent */
+	PLAIN_LAST   /* the last of a run: PLAIN_SLICE all of them, and all that their parent has */
 };
 
 enum collect {
@@ -205,8 +206,7 @@ struct ledger_conn {
 	uint32_t stuck_upto; /* [head, stuck_upto) were given out as stuck */
 	uint32_t error_from; /* what is posted from here on was posted in the error state */
 	uint32_t first;      /* sequence numbers before it are of earlier owners of the ring */
-	uint32_t sq_depth;
-	uint32_t rq_depth;
+	uint32_t sq_depth, rq_depth;
 } __attribute__((aligned(64)));
 
 /*

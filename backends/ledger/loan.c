@@ -47,16 +47,6 @@ uint64_t ledger_wr_connection(struct ledger_lane *lane, uint64_t wr_id)
 	return conn ? conn->handle : 0;
 }
 
-struct cut {
-	uint64_t offset;
-	uint64_t left;
-	uint64_t bytes;
-	uint32_t op;
-	uint32_t region;
-	uint32_t shape;
-	uint32_t slices;
-};
-
 static __attribute__((noinline, cold)) void log_lent(struct ledger_lane *lane, uint32_t op,
 						     const uint64_t *wr_ids, uint32_t slices)
 {
@@ -65,30 +55,21 @@ static __attribute__((noinline, cold)) void log_lent(struct ledger_lane *lane, u
 			 lane->ledger->ops[op].handle);
 }
 
-/* Locals, because every store could otherwise be one into the connection. */
+/* whole: they are all that their parent has. */
 static inline void put_slices(struct ledger_lane *lane, struct ledger_conn *conn,
-			      const struct cut *c, uint64_t *wr_ids)
+			      struct ledger_run *run, uint64_t left, uint64_t bytes,
+			      uint32_t slices, bool whole, uint64_t *wr_ids)
 {
-	struct ledger_debt *ring = conn->ring;
-	uint32_t mask = conn->mask, tail = conn->tail, end = tail + c->slices - 1;
-	uint64_t wr_base = conn->wr_base, offset = c->offset, left = c->left;
-	uint64_t *id = wr_ids;
+	uint32_t op = run->op, i;
 
-	for (;; tail++) {
-		uint64_t length = tail == end ? left : c->bytes;
-		uint32_t at = tail & mask;
-
-		*id = wr_base | (uint64_t)tail << SLOT_BITS | at;
-		put_debt(&ring[at], offset, length, c->op, *id++, c->region, c->shape);
-		if (tail == end)
-			break;
-		offset += length;
-		left -= length;
-	}
-	PUT(conn->parts, conn->parts + c->slices);
-	PUT(conn->tail, end + 1);
+	for (i = 0; i + 1 < slices; i++, left -= bytes)
+		wr_ids[i] = run_put(run, bytes);
+	wr_ids[i] = run_put(run, left);
+	if (whole)
+		run_is_whole(run, slices);
+	run_end(conn, run);
 	if (UNLIKELY(lane->log.entries))
-		log_lent(lane, c->op, wr_ids, c->slices);
+		log_lent(lane, op, wr_ids, slices);
 }
 
 /* Is (slices - 1) * bytes < length <= slices * bytes?  One slice may be of anything. */
@@ -107,6 +88,7 @@ escrow_status ledger_slices_lend(struct ledger_lane *lane, const struct ledger_l
 	struct ledger_op *op = lg_op_find(lane->ledger, loan->op);
 	uint64_t offset = loan->offset, left = loan->length;
 	uint32_t region = NONE;
+	struct ledger_run run;
 
 	if (UNLIKELY(!conn || !op || slices == 0 || conn->planned < slices))
 		return ESCROW_E_INVALID;
@@ -123,10 +105,9 @@ escrow_status ledger_slices_lend(struct ledger_lane *lane, const struct ledger_l
 		PUT(lane->loans[region], lane->loans[region] + slices);
 	}
 	PUT(conn->planned, conn->planned - slices);
-	put_slices(lane, conn,
-		   &(struct cut){offset, left, bytes, handle_slot(loan->op), region,
-				 shape_in(region, loan->opcode), slices},
-		   wr_ids);
+	run = run_begin(conn, handle_slot(loan->op), region, offset,
+			shape_in(region, loan->opcode));
+	put_slices(lane, conn, &run, left, bytes, slices, false, wr_ids);
 	return ESCROW_OK;
 }
 
@@ -166,7 +147,7 @@ escrow_status ledger_run_lend(struct ledger_lane *lane, uint64_t user,
 	struct ledger *l = lane->ledger;
 	struct ledger_conn *conn = lg_conn_find(lane, loan->connection);
 	uint32_t region = handle_slot(loan->region) - l->region_base;
-	struct ledger_op *op;
+	struct ledger_run run;
 
 	if (UNLIKELY(!conn || !conn->ready || GET(l->ops_slowly) || slices == 0 ||
 		     (uint64_t)conn_taken(conn) + slices > conn->room ||
@@ -174,15 +155,10 @@ escrow_status ledger_run_lend(struct ledger_lane *lane, uint64_t user,
 		     !region_lends(l, region, l->nregions, loan->region, loan->offset,
 				   loan->length)))
 		return run_lend_slowly(lane, user, loan, bytes, slices, wr_ids);
-	op = op_new(lane, user, slices);
-	if (UNLIKELY(!op))
+	if (UNLIKELY(!ledger_row_run(lane, conn, user, region, loan->offset, loan->opcode, slices,
+				     &run)))
 		return ESCROW_E_AGAIN;
-	op_set(op, conn->name, LEDGER_OP_OPEN, false, true);
-	PUT(lane->loans[region], lane->loans[region] + slices);
-	put_slices(lane, conn,
-		   &(struct cut){loan->offset, loan->length, bytes, handle_slot(op->handle), region,
-				 shape_of(loan->opcode, PLAIN_SLICE), slices},
-		   wr_ids);
+	put_slices(lane, conn, &run, loan->length, bytes, slices, true, wr_ids);
 	return ESCROW_OK;
 }
 
@@ -219,7 +195,7 @@ escrow_status ledger_slice_also(struct ledger_lane *lane, uint64_t wr_id, uint64
 	if (i == NONE)
 		return region_why(lane->ledger, region);
 	d->region[d->shape.of.nregions++] = i;
-	d->shape.of.plain = d->shape.of.nregions == 1;
+	d->shape.of.plain = d->shape.of.nregions == 1 ? PLAIN_SLICE : PLAIN_NOT;
 	d->length += length;
 	PUT(lane->loans[i], lane->loans[i] + 1);
 	return ESCROW_OK;
@@ -281,7 +257,7 @@ escrow_status ledger_wr_lend(struct ledger_lane *lane, uint64_t connection, enum
 	d = &conn->ring[conn->tail & conn->mask];
 	d->shape.of.nregions = 0;
 	d->shape.of.what = (uint8_t)what;
-	d->shape.of.plain = 0;
+	d->shape.of.plain = PLAIN_NOT;
 	d->subject = subject;
 	d->wr_id = wr_id_make(conn, conn->tail);
 	d->offset = 0;

@@ -136,7 +136,7 @@ static __attribute__((noinline)) escrow_status admit_any(struct ledger_lane *hom
 		give_parts(admission, admission->nparts);
 		return ESCROW_E_QUOTA;
 	}
-	op = op_new(home, admission->user, total);
+	op = lg_op_new(home, admission->user, total);
 	if (!op) {
 		if (l->ops_limited)
 			limits_give(l, name);
@@ -144,8 +144,8 @@ static __attribute__((noinline)) escrow_status admit_any(struct ledger_lane *hom
 		return ESCROW_E_AGAIN;
 	}
 	/* One without slices gives no report that could end it. */
-	op_set(op, name, (uint8_t)(total ? LEDGER_OP_OPEN : LEDGER_OP_DONE), shared,
-	       total && (admission->flags & LEDGER_ADMIT_ENDS));
+	lg_op_set(op, name, (uint8_t)(total ? LEDGER_OP_OPEN : LEDGER_OP_DONE), shared,
+		  total && (admission->flags & LEDGER_ADMIT_ENDS));
 	*op_out = op->handle;
 	return ESCROW_OK;
 }
@@ -169,10 +169,10 @@ escrow_status ledger_op_admit(struct ledger_lane *home, const struct ledger_admi
 		return ESCROW_E_STATE;
 	if (UNLIKELY((uint64_t)conn_used(conn) + GET(conn->kept) + p->slices > conn->room))
 		return ESCROW_E_AGAIN;
-	op = op_new(home, admission->user, p->slices);
+	op = lg_op_new(home, admission->user, p->slices);
 	if (UNLIKELY(!op))
 		return ESCROW_E_AGAIN;
-	op_set(op, conn->name, LEDGER_OP_OPEN, false, admission->flags & LEDGER_ADMIT_ENDS);
+	lg_op_set(op, conn->name, LEDGER_OP_OPEN, false, admission->flags & LEDGER_ADMIT_ENDS);
 	PUT(conn->planned, conn->planned + p->slices);
 	*op_out = op->handle;
 	return ESCROW_OK;
@@ -253,7 +253,7 @@ static __attribute__((noinline)) uint32_t report_slowly(struct ledger_lane *lane
 		PUT(lane->ops_stuck, lane->ops_stuck + 1);
 		weigh_stuck(lane->ledger);
 	} else if (op->ends) {
-		op_end(lane, op);
+		lg_op_end(lane, op);
 	}
 	return 1;
 }
@@ -272,7 +272,7 @@ uint32_t lg_op_report(struct ledger_lane *lane, struct ledger_op *op, struct led
 				     .effect = ESCROW_EFFECT_EXECUTED};
 	PUT(op->state, (uint8_t)LEDGER_OP_DONE);
 	if (op->ends)
-		op_end(lane, op);
+		lg_op_end(lane, op);
 	return 1;
 }
 
@@ -347,7 +347,7 @@ uint32_t lg_op_unstuck(struct ledger_lane *lane, const struct ledger_debt *debt,
 	PUT(lane->ops_stuck, lane->ops_stuck - 1);
 	weigh_stuck(lane->ledger);
 	if (op->ends)
-		op_end(lane, op);
+		lg_op_end(lane, op);
 	return 1;
 }
 
@@ -411,6 +411,6 @@ escrow_status ledger_op_end(struct ledger_lane *lane, uint64_t op)
 		return ESCROW_E_INVALID;
 	if (GET(o->pending))
 		return ESCROW_E_BUSY;
-	op_end(lane, o);
+	lg_op_end(lane, o);
 	return ESCROW_OK;
 }

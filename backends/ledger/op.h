@@ -54,27 +54,6 @@ static inline void op_note(struct ledger_op *op, enum ledger_outcome outcome, ui
 	__atomic_fetch_add(&op->bytes, executed, __ATOMIC_RELAXED);
 }
 
-/* Gives the slot back; a lane that is not its home hands it over. */
-static inline void op_end(struct ledger_lane *lane, struct ledger_op *op)
-{
-	uint64_t next = op->handle + (UINT64_C(1) << SLOT_BITS);
-
-	/* A wrapped generation would run into the kind, and 0 is none. */
-	if (UNLIKELY(handle_generation(next) == 0))
-		next = handle_make(KIND_OP, 1, handle_slot(next));
-	op->bytes = 0;
-	op->outcomes = 0;
-	PUT(op->handle, next);
-	PUT(op->taken, 0);
-	if (UNLIKELY(lane->ledger->ops_limited || op->home != lane->index)) {
-		lg_op_end_slowly(lane, op);
-		return;
-	}
-	op->next = lane->op_free;
-	lane->op_free = (uint32_t)(op - lane->ledger->ops);
-	lane->ops_left++;
-}
-
 /* One slice less is outstanding: 1 if that was the last and *done tells it. */
 static inline uint32_t op_settled(struct ledger_lane *lane, const struct ledger_debt *debt,
 				  enum ledger_outcome outcome, struct ledger_done *done)
@@ -88,32 +67,6 @@ static inline uint32_t op_settled(struct ledger_lane *lane, const struct ledger_
 	if ((uint32_t)op_less(op, PENDING_ONE))
 		return 0;
 	return lg_op_report(lane, op, done);
-}
-
-/* An op slot of this lane, ready for `total` slices, or NULL. */
-static inline struct ledger_op *op_new(struct ledger_lane *lane, uint64_t user, uint64_t total)
-{
-	struct ledger_op *op;
-
-	/* There are at least as many free slots as ops left. */
-	if (UNLIKELY(lane->ops_left == 0 && !lg_ops_reclaim(lane)))
-		return NULL;
-	op = &lane->ledger->ops[lane->op_free];
-	lane->op_free = op->next;
-	lane->ops_left--;
-	op->pending = total;
-	op->user = user;
-	return op;
-}
-
-static inline void op_set(struct ledger_op *op, uint32_t name, uint8_t state, bool shared,
-			  bool ends)
-{
-	PUT(op->name, name);
-	PUT(op->state, state);
-	op->shared = shared;
-	op->ends = ends;
-	PUT(op->taken, 1);
 }
 
 #endif

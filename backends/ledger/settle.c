@@ -164,6 +164,11 @@ static inline uint32_t settle_run(struct ledger_lane *lane, const struct ledger_
 	return (uint32_t)pending ? 0 : lg_op_report(lane, op, done);
 }
 
+static inline bool plain_slice(const struct ledger_debt *d)
+{
+	return d->shape.of.plain == PLAIN_SLICE || d->shape.of.plain == PLAIN_LAST;
+}
+
 /*
  * A success that covers plain slices, nothing logged, nothing of the connection special.  Runs of
  * slices of one op and region are settled together.  Stops before anything else and leaves the rest
@@ -189,7 +194,7 @@ static inline uint32_t settle_plain(struct ledger_lane *lane, struct ledger_conn
 			head++;
 			continue;
 		}
-		while (d->shape.of.plain == PLAIN_SLICE && d->op == op && d->region[0] == region) {
+		while (plain_slice(d) && d->op == op && d->region[0] == region) {
 			bytes += d->length;
 			if (head++ == last)
 				break;

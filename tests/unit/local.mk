@@ -154,7 +154,7 @@ test_threaded += %D%/test-mock-device %D%/test-mock-process
 include %D%/ledger/local.mk
 test_programs += %D%/test-ledger-rules %D%/test-ledger-owner %D%/test-ledger-loan \
     %D%/test-ledger-op %D%/test-ledger-quota %D%/test-ledger-grant %D%/test-ledger-join %D%/test-ledger-quarantine \
-    %D%/test-ledger-walk %D%/test-ledger-threads %D%/test-ledger-check
+    %D%/test-ledger-row %D%/test-ledger-walk %D%/test-ledger-threads %D%/test-ledger-check
 %C%_test_ledger_check_SOURCES = %D%/test-ledger-check.c %D%/ledger/windows.h
 %C%_test_ledger_check_LDADD   = $(ledger_test_ldadd)
 test_threaded += %D%/test-ledger-threads
@@ -174,6 +174,8 @@ test_threaded += %D%/test-ledger-threads
 %C%_test_ledger_join_LDADD   = $(ledger_test_ldadd)
 %C%_test_ledger_quarantine_SOURCES = %D%/test-ledger-quarantine.c
 %C%_test_ledger_quarantine_LDADD   = $(ledger_test_ldadd)
+%C%_test_ledger_row_SOURCES = %D%/test-ledger-row.c
+%C%_test_ledger_row_LDADD   = $(ledger_test_ldadd)
 %C%_test_ledger_walk_SOURCES = %D%/test-ledger-walk.c
 %C%_test_ledger_walk_LDADD   = $(ledger_test_ldadd)
 %C%_test_ledger_threads_SOURCES = %D%/test-ledger-threads.c

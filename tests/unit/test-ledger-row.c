@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The moves of hot.h: what is lent and settled in a row, alone or as a run, and what is not. */
+#include "backends/ledger/hot.h"
+#include "tests/unit/ledger/bed.h"
+
+#include <string.h>
+
+#define PIECE 1024u
+
+static struct bed b;
+static struct ledger_lane *lane;
+static struct ledger_conn *conn;
+static struct ledger_done done[16];
+static struct ledger_end ended;
+static uint64_t wr[BED_SQ];
+
+static void make(void)
+{
+	memset(&b, 0, sizeof(b));
+	bed_log_entries = 0;
+	bed_make(&b, LEDGER_STRENGTH_USUAL);
+	lane = b.at[0];
+	conn = ledger_conn_of(lane, b.conn[0]);
+	ck_assert(ledger_conn_is(conn, b.conn[0]));
+}
+
+static void end(void)
+{
+	bed_end(&b);
+}
+
+static uint32_t the_region(void)
+{
+	uint32_t i = ledger_row_region(b.l, b.region, 0, BED_REGION);
+
+	ck_assert_uint_ne(i, NONE);
+	return i;
+}
+
+/* A parent of n slices, the last one shorter by one byte. */
+static void lend_run(uint64_t user, uint32_t n)
+{
+	struct ledger_run run;
+
+	ck_assert_uint_ge(ledger_run_room(lane, conn), n);
+	ck_assert(ledger_row_run(lane, conn, user, the_region(), 100, ESCROW_WRITE, n, &run));
+	for (uint32_t i = 0; i < n; i++)
+		wr[i] = ledger_run_put(&run, PIECE - (i + 1 == n));
+	ledger_run_end(conn, &run, n);
+	bed_check(&b);
+}
+
+static bool whole(uint64_t wr_id)
+{
+	return ledger_row_whole(lane, conn, wr_id, &ended);
+}
+
+/* All that a run of three was is back: its slots, its loans, its op. */
+START_TEST(a_whole_run)
+{
+	uint32_t room = ledger_run_room(lane, conn), ops = lane->ops_left;
+
+	for (uint64_t user = 7; user < 7 + 3 * BED_SQ; user++) {
+		lend_run(user, 3);
+		ck_assert_uint_eq(ledger_run_room(lane, conn), room - 3);
+		ck_assert_uint_eq(bed_info(&b, b.region).loans, 3);
+		ck_assert(!whole(wr[0]) && !whole(wr[1]));
+		ck_assert(ledger_row_conn(lane, wr[2]) == conn);
+		ck_assert(whole(wr[2]));
+		ck_assert_uint_eq(ended.user, user);
+		ck_assert_uint_eq(ended.slices, 3);
+		ck_assert_uint_eq(ended.bytes, 3 * PIECE - 1);
+		ledger_whole_settle(lane, conn, &ended);
+		ck_assert(!whole(wr[2])); /* once */
+		ck_assert_uint_eq(ledger_run_room(lane, conn), room);
+		ck_assert_uint_eq(lane->ops_left, ops);
+		ck_assert_uint_eq(bed_info(&b, b.region).loans, 0);
+		bed_check(&b);
+	}
+	ck_assert_uint_eq(bed_used(&b, NULL, ESCROW_CHARGE_OPS), 0);
+}
+END_TEST
+
+/* What stands before it, or was settled of it, is another completion's. */
+START_TEST(not_what_is_not_oldest)
+{
+	uint64_t first;
+
+	lend_run(1, 2);
+	first = wr[1];
+	lend_run(2, 3);
+	ck_assert(!whole(wr[2]));
+	ck_assert(whole(first));
+	ledger_whole_settle(lane, conn, &ended);
+	/* a device that tells of each: the rest is no run that is whole */
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[0], LEDGER_OK, done, 16), 0);
+	ck_assert(!whole(wr[2]));
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[2], LEDGER_OK, done, 16), 1);
+	ck_assert_uint_eq(done[0].user, 2);
+	ck_assert_uint_eq(done[0].bytes, 3 * PIECE - 1);
+	bed_check(&b);
+}
+END_TEST
+
+/* Of what a post refused, the place in the ring is another's; the rest of its run is told one by one. */
+START_TEST(not_what_was_refused)
+{
+	uint64_t last;
+
+	lend_run(1, 3);
+	last = wr[2];
+	ck_assert_int_eq(ledger_rejected(lane, b.conn[0], 1, done, 16), 0);
+	ck_assert(!whole(last));
+	lend_run(2, 1);
+	ck_assert(!whole(last) && !whole(wr[0])); /* the same number, and not the oldest */
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[0], LEDGER_OK, done, 16), 2);
+	ck_assert_uint_eq(done[0].user, 1);
+	ck_assert_uint_eq(done[0].bytes, 2 * PIECE);
+	ck_assert_uint_eq(done[0].outcome, LEDGER_REJECTED);
+	ck_assert_uint_eq(done[1].user, 2);
+	bed_check(&b);
+}
+END_TEST
+
+/* A run of which nothing was taken is not owed, though its op's slot has a parent of as many slices again. */
+START_TEST(not_what_is_not_owed)
+{
+	struct ledger_part part = {.lane = lane, .connection = b.conn[0], .slices = 3};
+	struct ledger_admission a = {.nparts = 1, .parts = &part, .flags = LEDGER_ADMIT_ENDS};
+	uint64_t op;
+
+	lend_run(1, 3);
+	ck_assert_int_eq(ledger_rejected(lane, b.conn[0], 3, done, 16), 1);
+	ck_assert_int_eq(ledger_op_admit(lane, &a, &op), ESCROW_OK);
+	ck_assert(!whole(wr[2]));
+	ck_assert_int_eq(ledger_op_drop(lane, b.conn[0], op, 3, done), 1);
+	bed_check(&b);
+}
+END_TEST
+
+/* Another number at the same place, and a parent that has more to tell. */
+START_TEST(not_by_halves)
+{
+	struct ledger_op *op;
+
+	lend_run(1, 3);
+	op = &b.l->ops[conn->ring[conn->head & conn->mask].op];
+	ck_assert(!whole(wr[2] ^ 1) && !whole(wr[2] ^ UINT64_C(1) << 60));
+	op->pending += PENDING_ONE;
+	ck_assert(!whole(wr[2]));
+	op->pending -= PENDING_ONE;
+	op->outcomes = 1u << LEDGER_LOCAL_ERROR;
+	ck_assert(!whole(wr[2]));
+	op->outcomes = 0;
+	ck_assert(whole(wr[2]));
+	ledger_whole_settle(lane, conn, &ended);
+}
+END_TEST
+
+/* One that holds another region as well is none; nor are slices that were admitted by themselves. */
+START_TEST(not_what_is_no_run)
+{
+	uint64_t other = bed_register(&b, PIECE), op;
+
+	lend_run(1, 2);
+	ck_assert_int_eq(ledger_slice_also(lane, wr[1], other, 0, 1), ESCROW_OK);
+	ck_assert(!whole(wr[1]));
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[1], LEDGER_OK, done, 16), 1);
+	ck_assert_uint_eq(bed_info(&b, other).loans, 0);
+	op = bed_op(&b, 2, wr);
+	ck_assert(!whole(wr[1]));
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[1], LEDGER_OK, done, 16), 1);
+	ck_assert_int_eq(ledger_op_end(lane, op), ESCROW_OK);
+	ck_assert_int_eq(bed_deregister(&b, other, 0), ESCROW_OK);
+	bed_check(&b);
+}
+END_TEST
+
+/* Each alone: in order, once, and not what is a run. */
+START_TEST(alone_in_order)
+{
+	uint32_t room = ledger_row_room(lane, conn);
+
+	for (uint32_t i = 0; i < 3; i++)
+		wr[i] = ledger_row_lend(lane, conn, 40 + i, the_region(), i, PIECE, ESCROW_READ);
+	ck_assert_uint_eq(ledger_row_room(lane, conn), room - 3);
+	ck_assert_uint_eq(bed_used(&b, "bob", ESCROW_CHARGE_OPS), 3);
+	ck_assert(!ledger_row_alone(conn, wr[1], &ended));
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert(!whole(wr[i]));
+		ck_assert(ledger_row_alone(conn, wr[i], &ended));
+		ck_assert_uint_eq(ended.user, 40 + i);
+		ck_assert_uint_eq(ended.bytes, PIECE);
+		ledger_alone_settle(lane, conn, &ended);
+		ck_assert(!ledger_row_alone(conn, wr[i], &ended));
+	}
+	/* refused, and never owed again under its number */
+	wr[0] = ledger_row_lend(lane, conn, 50, the_region(), 0, PIECE, ESCROW_READ);
+	ck_assert_int_eq(ledger_rejected(lane, b.conn[0], 1, done, 16), 1);
+	ck_assert(!ledger_row_alone(conn, wr[0], &ended));
+	bed_check(&b);
+}
+END_TEST
+
+/* Neither a region that is leaving, nor beyond its end, nor what has another kind of handle. */
+START_TEST(regions)
+{
+	uint64_t other = bed_register(&b, PIECE);
+	struct ledger_owner_args control = {.kind = ESCROW_OWNER_CONTROL,
+					    .steps = LEDGER_STEP_BIT(ESCROW_STEP_DEREGISTER),
+					    .parent = b.context,
+					    .addr = 4096,
+					    .length = PIECE};
+	uint32_t i;
+
+	ck_assert_int_eq(ledger_region_key(b.l, b.context, 5), ESCROW_E_INVALID);
+	ck_assert_int_eq(ledger_region_key(b.l, other, 5), ESCROW_OK);
+	i = ledger_row_region(b.l, other, 1, PIECE - 1);
+	ck_assert_uint_ne(i, NONE);
+	ck_assert_uint_eq(b.l->lendable[i].key, 5);
+	ck_assert_uint_eq(ledger_row_region(b.l, other, 1, PIECE), NONE);
+	ck_assert_uint_eq(ledger_row_region(b.l, other, UINT64_MAX, 2), NONE);
+	ck_assert_uint_eq(ledger_row_region(b.l, b.conn[0], 0, 1), NONE);
+	ck_assert_uint_eq(ledger_row_region(b.l, 0, 0, 1), NONE);
+	ck_assert_int_eq(bed_deregister(&b, other, 0), ESCROW_OK);
+	ck_assert_uint_eq(ledger_row_region(b.l, other, 0, 1), NONE);
+	ck_assert_int_eq(ledger_owner_add(b.l, &control, &other, NULL), ESCROW_OK);
+	ck_assert_int_eq(ledger_owner_event(b.l, other, LEDGER_E_READY), ESCROW_OK);
+	ck_assert_uint_eq(ledger_row_region(b.l, other, 0, 1), NONE);
+	ck_assert_int_eq(bed_deregister(&b, other, 0), ESCROW_OK);
+}
+END_TEST
+
+/* A lane that is not believed, a connection that is not ready: there is no room. */
+START_TEST(no_room)
+{
+	lend_run(1, BED_SQ - 1); /* one slot is the sentinel's */
+	ck_assert_uint_eq(ledger_row_room(lane, conn), 0);
+	ck_assert_uint_eq(ledger_run_room(lane, conn), 0);
+	ck_assert(whole(wr[BED_SQ - 2]));
+	ledger_whole_settle(lane, conn, &ended);
+	conn->ready = 0;
+	ck_assert_uint_eq(ledger_row_room(lane, conn), 0);
+	ck_assert_uint_eq(ledger_run_room(lane, conn), 0);
+	conn->ready = 1;
+	wr[0] = ledger_row_lend(lane, conn, 2, the_region(), 0, 1, ESCROW_READ);
+	lane->plain = 0;
+	ck_assert_uint_eq(ledger_row_room(lane, conn), 0);
+	ck_assert_uint_eq(ledger_run_room(lane, conn), 0);
+	ck_assert_ptr_null(ledger_row_conn(lane, wr[0]));
+	lane->plain = 1;
+	ck_assert_ptr_eq(ledger_row_conn(lane, wr[0]), conn);
+	ck_assert(ledger_row_alone(conn, wr[0], &ended));
+	ledger_alone_settle(lane, conn, &ended);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ledger-row");
+	TCase *tc = tcase_create("row");
+
+	tcase_add_checked_fixture(tc, make, end);
+	tcase_add_test(tc, a_whole_run);
+	tcase_add_test(tc, not_what_is_not_oldest);
+	tcase_add_test(tc, not_what_was_refused);
+	tcase_add_test(tc, not_what_is_not_owed);
+	tcase_add_test(tc, not_by_halves);
+	tcase_add_test(tc, not_what_is_no_run);
+	tcase_add_test(tc, alone_in_order);
+	tcase_add_test(tc, regions);
+	tcase_add_test(tc, no_room);
+	suite_add_tcase(s, tc);
+	return testing_run(s);
+}
