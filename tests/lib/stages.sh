@@ -211,6 +211,21 @@ kills_and_soak() {
 	piece soak -t 3600 -- env SOAK_SECONDS=1680 "$build/tests/unit/test-rdma-soak"
 }
 
+# installed_hosts BUILD DIR: what BUILD installs, in DIR/inst, and hosts of it for the guest, in DIR/hosts (run is there).
+installed_hosts() {
+	make -C "$1" -s install DESTDIR="$2/inst" >&2
+	INSTALLED_HOSTS=$2/hosts make -C "$1" -s installcheck DESTDIR="$2/inst" \
+		installcheck_scripts=tests/gates/test-installed.sh | tee "$stage_dir/hosts-${1##*/}.tap"
+}
+
+# The gates on what was installed, all of them, of a tree built by gcc and of one built by clang.
+installed_in_guest() {
+	piece installed-gcc -t 1800 -- "$stage_dir/gcc/hosts/run"
+	build_in "$top/build-clang" --enable-werror --enable-tests=yes CC=clang
+	installed_hosts "$top/build-clang" "$stage_dir/clang"
+	piece installed-clang -t 1800 -- "$stage_dir/clang/hosts/run"
+}
+
 gates_in_guest() {
 	local call part run=("$top/tests/gates/run" --on softroce)
 	export top_builddir=$build
@@ -243,14 +258,17 @@ stage_softroce() {
 		"$build/tests/softverbs/real-catalogue-requester" "$build/tests/softverbs/real-catalogue-owner" \
 		"$build/tests/softverbs/real-catalogue-device"
 	in_guest wire -w hub -- "$build/tests/softverbs/real-catalogue-wire"
-	in_guest backend -t 1800 -- env ESCROW_BACKEND_PATH="$build/backends/.libs" "$each" "$build/tests/unit/test-rdma-native" \
+	installed_hosts "$build" "$stage_dir/gcc"
+	in_guest backend -t 1800 -- env ESCROW_BACKEND_PATH="$build/backends/.libs" \
+		INSTALLED_CASES="gcc:destroy_qp/strong clang:dealloc_mw/weak" "$each" "$build/tests/unit/test-rdma-native" \
 		"$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
 		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails" \
 		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" "$build/tests/unit/test-rdma-address" \
-		"$build/tests/unit/test-rdma-misuse"
+		"$build/tests/unit/test-rdma-misuse" "$stage_dir/gcc/hosts/run"
 	in_guest death -t 1800 -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak
+	[ -z "${FULL:-}" ] || installed_in_guest
 	gates_in_guest
 	two_nodes two-nodes
 	[ -z "${FULL:-}" ] || two_nodes two-nodes-gate ESCROW_TEST_PARTS=gate
