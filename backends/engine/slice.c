@@ -217,6 +217,11 @@ static uint64_t bytes_of(const struct chain *ch, uint32_t n)
 	return bytes;
 }
 
+void en_flush(struct escrow_engine *e, struct lane *lane)
+{
+	flush(e, lane);
+}
+
 void en_refused(struct escrow_engine *e, struct lane *lane, uint32_t posted, uint32_t n)
 {
 	struct conn *c = lane->chain.conn;

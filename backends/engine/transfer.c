@@ -176,15 +176,19 @@ static inline bool chain_run(struct escrow_engine *e, struct transfer *t,
 static __attribute__((noinline)) uint32_t sliced(struct escrow_engine *e, struct transfer *t,
 						 const struct escrow_op *op, uint64_t *id)
 {
-	uint64_t length = op->sge->length, size = slice_size(e, length);
-	uint64_t n = (length - 1) / size + 1;
+	uint64_t length = op->sge->length, size, n;
 	struct conn *c = t->only;
 	struct op *mine;
 	uint32_t region;
 
-	if (UNLIKELY(!well_formed(op) || !(t->remote->rights & op->opcode) || n > CHAIN_WRS ||
-		     length > e->limits.max_op_bytes || t->spare == POOL_NONE ||
+	/* Its length first: no size is known for what is beyond the limits. */
+	if (UNLIKELY(length > e->limits.max_op_bytes || !well_formed(op) ||
+		     !(t->remote->rights & op->opcode) || t->spare == POOL_NONE ||
 		     !lies_in(op->remote_offset, length, t->remote->length)))
+		return 0;
+	size = slice_size(e, length);
+	n = (length - 1) / size + 1;
+	if (UNLIKELY(n > CHAIN_WRS))
 		return 0;
 	place_in_chain(e, c, (uint32_t)n);
 	region = ledger_row_region(c->lane->ledger->ledger, op->sge->region, op->sge->offset,

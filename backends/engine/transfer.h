@@ -48,6 +48,8 @@ bool en_ask_for_room(struct escrow_engine *e, struct transfer *t);
 escrow_status en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out);
 /* The long way of an op: its slices are planned, charged, lent and chained one by one.  E_INVALID: it never was. */
 escrow_status en_cut_op(struct escrow_engine *e, struct transfer *t, struct op *op);
+/* lane. flush(), for whoever seldom has to. */
+void en_flush(struct escrow_engine *e, struct lane *lane);
 /* lane. What the device did not take of the n that were chained ends at once. */
 void en_refused(struct escrow_engine *e, struct lane *lane, uint32_t posted, uint32_t n);
 
@@ -247,7 +249,7 @@ static inline struct native_wr *place_in_chain(struct escrow_engine *e, struct c
 	struct chain *ch = &c->lane->chain;
 
 	if (ch->conn != c || ch->n + n > CHAIN_WRS) {
-		flush(e, c->lane);
+		en_flush(e, c->lane);
 		ch->conn = c;
 	}
 	return &ch->wr[ch->n];

@@ -295,6 +295,30 @@ START_TEST(no_control_buffer_is_a_region)
 }
 END_TEST
 
+/* No length is so long that it is taken for another: by itself, and behind one that goes. */
+START_TEST(no_length_is_too_long)
+{
+	static const uint64_t lengths[] = {UINT64_MAX, UINT64_MAX - 4095, UINT64_C(1) << 63,
+					   KIT_BYTES + 1};
+	uint64_t remote;
+
+	begin("slice_bytes=4096");
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	for (uint32_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		memset(ended, 0, sizeof(ended));
+		write_piece(0, remote, 1);
+		write_piece(1, remote, 1);
+		ranges[1][0].length = lengths[i];
+		ck_assert_int_eq(
+			KIT_OPS->transfer(user.engine, &ops[1], 1, sizeof(ops[1]), 0, &ids[1]),
+			ESCROW_E_INVALID);
+		ck_assert_int_eq(submit(2), 1);
+		collect(1);
+	}
+	finish();
+}
+END_TEST
+
 /* Each life of an op's slot has a handle of its own, also when their numbers begin anew. */
 START_TEST(lives_are_told_apart)
 {
@@ -362,6 +386,7 @@ int main(void)
 	tcase_add_test(t, counts_under_a_high_quota);
 	tcase_add_test(t, deadlines_by_single_places);
 	tcase_add_test(t, no_control_buffer_is_a_region);
+	tcase_add_test(t, no_length_is_too_long);
 	tcase_add_test(t, lives_are_told_apart);
 	tcase_add_test(t, a_cancel_is_of_one_life);
 	suite_add_tcase(s, t);
