@@ -29,5 +29,6 @@ test_programs += %D%/test-kit
 	%D%/verdict.c %D%/verdict.h
 %C%_test_kit_LDADD   = $(test_ldadd)
 endif
-test_scripts += %D%/test-clauses.sh %D%/test-runner.sh %D%/test-matrix.sh %D%/test-mock.sh %D%/test-mock-rail.sh
+EXTRA_DIST   += %D%/compare %D%/differences
+test_scripts += %D%/test-clauses.sh %D%/test-runner.sh %D%/test-compare.sh %D%/test-matrix.sh %D%/test-mock.sh %D%/test-mock-rail.sh
 installcheck_scripts += %D%/test-installed.sh

@@ -241,6 +241,14 @@ gates_in_guest() {
 	done
 }
 
+# alike PROFILES: the suite on the mock, of which a host is told the same as of the RDMA backend in the guest.
+alike() {
+	ESCROW_CONFORM_CHILD=$build/tests/conform/escrow-conform-child ESCROW_PROBE=$build/plugin/escrow-probe \
+		"$build/tools/escrow" conform --tap -t 60000 --profile "$1" "$build/backends/.libs/mock.so" >"$stage_dir/mock.out" || true
+	"$top/tests/conform/compare" guest "$top/tests/conform/differences" "$stage_dir/mock.out" "$stage_dir/conform.tap" |
+		tee "$stage_dir/alike.tap"
+}
+
 stage_softroce() {
 	local each=$top/tests/softroce/each
 	need softroce
@@ -275,6 +283,7 @@ stage_softroce() {
 	in_guest conform -t 3600 -- env ESCROW_CONFORM_CHILD="$build/tests/conform/escrow-conform-child" \
 		ESCROW_PROBE="$build/plugin/escrow-probe" "$build/tools/escrow" conform --tap -j 2 -t 90000 \
 		--waivers "$top/tests/softroce/conform-waivers" --profile "static,core,data,swap,thread${FULL:+,fault}" "$build/backends/.libs/rdma.so"
+	alike "static,core,data,swap,thread${FULL:+,fault}"
 }
 
 # ---- the machinery ---------------------------------------------------------------------------------

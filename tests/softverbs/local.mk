@@ -14,7 +14,9 @@ pkglib_LTLIBRARIES = %D%/libsoftverbs.la
 %C%_libsoftverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
 %C%_libsoftverbs_la_CFLAGS   = $(AM_CFLAGS)
 %C%_libsoftverbs_la_LDFLAGS  = $(AM_LDFLAGS) -avoid-version -shared
-test_scripts += %D%/test-foreign.sh %D%/test-facts.sh %D%/test-conform.sh
+test_scripts += %D%/test-foreign.sh %D%/test-facts.sh %D%/test-conform.sh %D%/test-alike.sh
+%D%/test-alike.log: tests/conform/test-mock.log %D%/test-conform.log
+CLEANFILES += %D%/test-conform.tap
 
 if HAVE_CHECK
 softverbs_threaded = %D%/test-verbs %D%/test-windows %D%/test-rules %D%/test-cm %D%/test-peers \
