@@ -143,14 +143,43 @@ static struct rdma_conn_param conn_param(const struct native_conn *conn, const v
 	};
 }
 
+/*
+ * Behind the engine's private data an acceptance has the MTU of the accepting end.  It has room for it (196 bytes,
+ * rdma_accept(3)), what is not used is zero, and a peer that looks no further than the engine's data misses nothing
+ * but the smaller MTU.
+ */
+#define MTU_MARK 0x4d
+#define MTU_BYTES 2u
+
+static uint32_t put_mtu(uint8_t *to, const void *data, uint32_t len, uint8_t mtu)
+{
+	memcpy(to, data, len);
+	to[len] = MTU_MARK;
+	to[len + 1] = mtu;
+	return len + MTU_BYTES;
+}
+
+static uint8_t get_mtu(const struct rdma_cm_event *ev)
+{
+	const uint8_t *data = ev->param.conn.private_data;
+
+	if (!data || ev->param.conn.private_data_len < NATIVE_PRIVATE_BYTES + MTU_BYTES ||
+	    data[NATIVE_PRIVATE_BYTES] != MTU_MARK)
+		return 0;
+	return data[NATIVE_PRIVATE_BYTES + 1];
+}
+
 int cm_accept(struct native_conn *conn, struct native_request *request, const void *data,
 	      uint32_t len)
 {
 	struct native *n = conn->lane->context->native;
+	uint8_t answer[NATIVE_PRIVATE_BYTES + MTU_BYTES];
 	struct rdma_conn_param param;
 	uint8_t out, in;
 	int rc;
 
+	if (len > NATIVE_PRIVATE_BYTES)
+		return EMSGSIZE;
 	conn->id = request->id;
 	conn->id->context = conn;
 	conn->state = RDMA_CONN_ACCEPTING;
@@ -158,9 +187,14 @@ int cm_accept(struct native_conn *conn, struct native_request *request, const vo
 	in = least(our_dest_rd_atomic(conn), request->dest_rd_atomic);
 	n->host->free(n->host->ctx, request);
 	/* Ready before the peer hears of it: its first packets may come with the answer. */
-	rc = connection_ready(conn, out, in);
+	rc = connection_ready(conn, out, in, 0);
 	if (rc)
 		return rc;
+	/* Only behind all of it is it found. */
+	if (len == NATIVE_PRIVATE_BYTES) {
+		len = put_mtu(answer, data, len, conn->path_mtu);
+		data = answer;
+	}
 	param = conn_param(conn, data, len);
 	param.initiator_depth = out;
 	param.responder_resources = in;
@@ -257,7 +291,7 @@ static int on_response(struct native_conn *conn, const struct rdma_cm_event *ev,
 {
 	uint8_t out = least(our_rd_atomic(conn), ev->param.conn.initiator_depth);
 	uint8_t in = least(our_dest_rd_atomic(conn), ev->param.conn.responder_resources);
-	int rc = connection_ready(conn, out, in);
+	int rc = connection_ready(conn, out, in, get_mtu(ev));
 
 	if (!rc)
 		rc = verbs_cm_establish(conn->lane->context->native->log, conn->id);

@@ -97,7 +97,24 @@ static void set_priority(const struct rdma_settings *set, struct ibv_ah_attr *ah
 		ah->sl = (uint8_t)set->service_level;
 }
 
-int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_rd_atomic)
+/*
+ * The connection manager has the active end's MTU at both ends: the request carries it, and nothing is carried back
+ * (kernel cm.c, cm_req_handler and cm_init_qp_rtr_attr).  So each end takes the least of that, its own port's, and
+ * what the other end said, 0 if it said nothing.
+ */
+static void set_mtu(struct native_conn *conn, struct ibv_qp_attr *attr, uint8_t peer_mtu)
+{
+	struct ibv_port_attr port;
+
+	if (!verbs_query_port(conn->lane->context->verbs, conn->rail->port, &port))
+		attr->path_mtu = (enum ibv_mtu)least(attr->path_mtu, port.active_mtu);
+	if (peer_mtu)
+		attr->path_mtu = (enum ibv_mtu)least(attr->path_mtu, peer_mtu);
+	conn->path_mtu = (uint8_t)attr->path_mtu;
+}
+
+int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_rd_atomic,
+		     uint8_t peer_mtu)
 {
 	const struct native *n = conn->lane->context->native;
 	struct ibv_qp_attr attr;
@@ -108,6 +125,7 @@ int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_r
 	if (rc)
 		return rc;
 	set_priority(&n->set, &attr.ah_attr);
+	set_mtu(conn, &attr, peer_mtu);
 	attr.max_dest_rd_atomic = dest_rd_atomic;
 	attr.min_rnr_timer = n->set.min_rnr_timer;
 	rc = verbs_modify_qp(n->log, conn->qp, &attr, mask);

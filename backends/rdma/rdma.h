@@ -108,6 +108,7 @@ struct native_conn {
 	struct ibv_qp *qp;
 	struct rdma_cm_id *id;
 	enum rdma_conn_state state;
+	uint8_t path_mtu; /* enum ibv_mtu, from RTR on */
 	void *user;
 	uint32_t max_inline;
 	uint8_t data[NATIVE_PRIVATE_BYTES]; /* of our request, until rdma_connect */
@@ -264,8 +265,9 @@ void *connection_user(const struct native_conn *conn);
 int connection_err(struct native_conn *conn);
 int connection_reset(struct native_conn *conn);
 int connection_destroy(struct native_conn *conn);
-/* INIT -> RTR -> RTS with what the connection manager agreed on. */
-int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_rd_atomic);
+/* INIT -> RTR -> RTS with what was agreed on; peer_mtu: enum ibv_mtu, or 0 if the peer named none. */
+int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_rd_atomic,
+		     uint8_t peer_mtu);
 
 /* cm.c: the connection manager. */
 escrow_status cm_open(struct native *n, struct escrow_error *error);

@@ -46,6 +46,8 @@ struct cm_wire {
 	uint8_t ipv4;
 	/* Of a request: the asker's type of service. */
 	uint8_t tos;
+	/* And the MTU of its path. */
+	uint8_t mtu;
 	uint8_t data[CM_REP_DATA];
 };
 
@@ -109,6 +111,8 @@ struct cm_id {
 	uint8_t rnr_retry_count;
 	/* rdma_set_option(), or what the request came with: of the whole connection (kernel cm.c, the path). */
 	uint8_t tos;
+	/* The asker's MTU, at both ends (kernel cm_req_handler); 0 before the request. */
+	uint8_t mtu;
 	/* When it has waited long enough, in CM_CONNECT, CM_DREQ_SENT and CM_TIMEWAIT. */
 	uint64_t deadline;
 	uint32_t events_given;

@@ -35,9 +35,11 @@ EXPORT int rdma_listen(struct rdma_cm_id *ib, int backlog)
 	return cm_result(call_end(&call));
 }
 
-static uint8_t cm_limit(uint8_t asked)
+static uint8_t cm_limit(const struct cm_id *id, uint8_t asked)
 {
-	return asked > DEVICE_MAX_RD_ATOMIC ? DEVICE_MAX_RD_ATOMIC : asked;
+	uint8_t most = device_get(id->rail)->rd_atomic;
+
+	return asked > most ? most : asked;
 }
 
 /* Without parameters librdmacm takes the device's maximum. */
@@ -49,8 +51,8 @@ static void cm_take_param(struct cm_id *id, const struct rdma_conn_param *p)
 						   .rnr_retry_count = 7};
 
 	p = p ? p : &all;
-	id->responder_resources = cm_limit(p->responder_resources);
-	id->initiator_depth = cm_limit(p->initiator_depth);
+	id->responder_resources = cm_limit(id, p->responder_resources);
+	id->initiator_depth = cm_limit(id, p->initiator_depth);
 	id->retry_count = p->retry_count & 7;
 	id->rnr_retry_count = p->rnr_retry_count & 7;
 	id->qpn = id->ib.qp ? id->ib.qp->qp_num : p->qp_num;
@@ -63,6 +65,7 @@ static int cm_connect(struct cm_id *id, const struct rdma_conn_param *p)
 	if (id->state != CM_ROUTE_RESOLVED || (p && p->private_data_len > CM_REQ_DATA))
 		return EINVAL;
 	cm_take_param(id, p);
+	id->mtu = (uint8_t)device_get(id->rail)->mtu;
 	id->state = CM_CONNECT;
 	id->deadline = base_now() + CM_CONNECT_NS;
 	node = registry_find(&id->dst, id->dst_port);
@@ -113,9 +116,9 @@ static void cm_accept_param(struct cm_id *id, const struct rdma_conn_param *p)
 {
 	/* The request's offer stands where the program does not name a number (ucma_accept). */
 	if (p && p->responder_resources != RDMA_MAX_RESP_RES)
-		id->responder_resources = cm_limit(p->responder_resources);
+		id->responder_resources = cm_limit(id, p->responder_resources);
 	if (p && p->initiator_depth != RDMA_MAX_INIT_DEPTH)
-		id->initiator_depth = cm_limit(p->initiator_depth);
+		id->initiator_depth = cm_limit(id, p->initiator_depth);
 	if (p)
 		id->rnr_retry_count = p->rnr_retry_count & 7;
 	id->qpn = id->ib.qp ? id->ib.qp->qp_num : p ? p->qp_num : 0;
@@ -262,7 +265,7 @@ static void cm_attr_rtr(const struct cm_id *id, struct ibv_qp_attr *a, int *mask
 	a->ah_attr.grh.hop_limit = 64;
 	/* No device here has classes of its own, so the level is 0 whatever the type (iboe_tos_to_sl). */
 	a->ah_attr.grh.traffic_class = id->tos;
-	a->path_mtu = IBV_MTU_4096;
+	a->path_mtu = (enum ibv_mtu)id->mtu;
 	a->dest_qp_num = id->peer_qpn;
 	a->rq_psn = id->peer_psn;
 	a->max_dest_rd_atomic = id->responder_resources;

@@ -350,7 +350,7 @@ static int cm_resolve_route(struct cm_id *id)
 		return ENOMEM;
 	rec->sgid = id->ib.route.addr.addr.ibaddr.sgid;
 	rec->dgid = *device_gid_of(device_get(id->peer_rail), &id->dst);
-	rec->mtu = IBV_MTU_4096;
+	rec->mtu = (uint8_t)device_get(id->rail)->mtu;
 	rec->pkey = htons(0xffff);
 	id->ib.route.path_rec = rec;
 	id->ib.route.num_paths = 1;

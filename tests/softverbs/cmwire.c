@@ -42,6 +42,7 @@ void cm_send(struct cm_id *id, enum cm_kind kind, uint32_t reason, const void *d
 			    .retry_count = id->retry_count,
 			    .rnr_retry_count = id->rnr_retry_count,
 			    .tos = id->tos,
+			    .mtu = id->mtu,
 			    .data_size = (uint8_t)size,
 			    .ipv4 = id->ipv4};
 
@@ -108,6 +109,7 @@ static struct cm_id *cm_child(struct cm_id *listen, const struct packet *p, cons
 	id->retry_count = w->retry_count;
 	id->rnr_retry_count = w->rnr_retry_count;
 	id->tos = w->tos;
+	id->mtu = w->mtu;
 	return id;
 }
 

@@ -17,6 +17,7 @@ enum {
 	/* An IPv4 address of a VLAN interface on top of the port's own. */
 	DEVICE_VLAN,
 	DEVICE_GIDS,
+	DEVICE_GID_TABLE = 16,
 	DEVICE_PKEYS = 8,
 	DEVICE_MAX_SGE = 16,
 	DEVICE_MAX_QP_WR = 16384,
@@ -38,6 +39,8 @@ struct device {
 	/* The first entry of its GID table that is taken, and whether they stand in the reverse order. */
 	int first_gid;
 	bool gids_turned;
+	enum ibv_mtu mtu;
+	uint8_t rd_atomic;
 	uint16_t pkeys[DEVICE_PKEYS];
 	int npkeys;
 	bool port_up;

@@ -10,7 +10,7 @@ pkglib_LTLIBRARIES = %D%/libsoftverbs.la
                               %D%/mr.c %D%/mr.h %D%/mw.c %D%/names.c %D%/nic.c %D%/nic.h \
                               %D%/payload.c %D%/payload.h %D%/post.c %D%/qp.c %D%/qp.h \
                               %D%/qpstate.c %D%/registry.c %D%/registry.h %D%/requester.c \
-                              %D%/responder.c %D%/script.c %D%/script.h %D%/softverbs.h %D%/turns.c %D%/turns.h %D%/wire.h
+                              %D%/responder.c %D%/script.c %D%/script.h %D%/softverbs.h %D%/tables.c %D%/turns.c %D%/turns.h %D%/wire.h
 %C%_libsoftverbs_la_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
 %C%_libsoftverbs_la_CFLAGS   = $(AM_CFLAGS)
 %C%_libsoftverbs_la_LDFLAGS  = $(AM_LDFLAGS) -avoid-version -shared

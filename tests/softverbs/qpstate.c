@@ -77,7 +77,8 @@ int qpstate_values(const struct qp *qp, const struct ibv_qp_attr *a, int mask)
 		return EINVAL;
 	if ((mask & IBV_QP_AV) && !qpstate_path(qp, &a->ah_attr))
 		return EINVAL;
-	if ((mask & IBV_QP_PATH_MTU) && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
+	if ((mask & IBV_QP_PATH_MTU) &&
+	    (a->path_mtu < IBV_MTU_256 || a->path_mtu > qp->ctx->device->mtu))
 		return EINVAL;
 	if ((mask & IBV_QP_TIMEOUT) && a->timeout > 31)
 		return EINVAL;
@@ -87,9 +88,10 @@ int qpstate_values(const struct qp *qp, const struct ibv_qp_attr *a, int mask)
 		return EINVAL;
 	if ((mask & IBV_QP_RNR_RETRY) && a->rnr_retry > 7)
 		return EINVAL;
-	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && a->max_rd_atomic > DEVICE_MAX_RD_ATOMIC)
+	if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && a->max_rd_atomic > qp->ctx->device->rd_atomic)
 		return EINVAL;
-	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && a->max_dest_rd_atomic > DEVICE_MAX_RD_ATOMIC)
+	if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) &&
+	    a->max_dest_rd_atomic > qp->ctx->device->rd_atomic)
 		return EINVAL;
 	return 0;
 }

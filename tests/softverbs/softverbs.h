@@ -86,6 +86,8 @@ void softverbs_gid(int rail, int there);
 /* The GID table of rail 'rail' is turned around, and begins with 'first' free entries: addresses are not where they
  * were. */
 void softverbs_turn_gids(int rail, int first);
+/* Port 1 of rail 'rail' has this MTU (enum ibv_mtu), and its device takes so many READs of a queue pair each way. */
+void softverbs_limits(int rail, int mtu, int rd_atomic);
 /* The table of partition keys of rail 'rail', at most 8; it is one of 0xffff alone at first. Queue pairs use them
  * as they find them when they are made: what they send is not held to a partition. */
 void softverbs_pkeys(int rail, const uint16_t *keys, int count);

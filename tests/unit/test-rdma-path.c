@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the path of a connection is made of: priority, type of service, partition.  Looked at where it counts, in
- * what queue pairs are told; on softverbs, in the guest, on any device.
+ * What the path of a connection is made of: priority, type of service, partition, MTU, READs under way.  Looked at
+ * where it counts, in what queue pairs are told; on softverbs, in the guest, on any device.
  */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <escrow/rails.h>
@@ -219,6 +220,109 @@ START_TEST(the_default_is_elsewhere)
 }
 END_TEST
 
+/* ---- The least of both ends ------------------------------------------------------------------------------ */
+struct side {
+	const char *rail;
+	enum ibv_mtu mtu;
+	uint32_t rd_atomic; /* what the device and the key allow */
+	const char *key;
+};
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What one end was told, and what the other was told of the same. */
+static void agreed(struct end *e, struct end *other, enum ibv_mtu mtu, uint32_t rd_atomic)
+{
+	struct path_step rtr = first(e, IBV_QPS_RTR), rts = first(e, IBV_QPS_RTS);
+	struct path_step met = first(other, IBV_QPS_RTR);
+
+	ck_assert_int_ne(rtr.mask & IBV_QP_PATH_MTU, 0);
+	ck_assert_int_eq(rtr.attr.path_mtu, mtu);
+	ck_assert_int_ne(rts.mask & IBV_QP_MAX_QP_RD_ATOMIC, 0);
+	ck_assert_uint_eq(rts.attr.max_rd_atomic, rd_atomic);
+	ck_assert_uint_ge(met.attr.max_dest_rd_atomic, rd_atomic);
+}
+
+static void meet(const struct side *p, const struct side *a)
+{
+	char rails[2][64];
+	const char *const of_passive[] = {rails[0], p->key, NULL};
+	const char *const of_active[] = {rails[1], a->key, NULL};
+	enum ibv_mtu mtu = (enum ibv_mtu)least(p->mtu, a->mtu);
+	uint32_t rd_atomic = least(p->rd_atomic, a->rd_atomic);
+
+	snprintf(rails[0], sizeof(rails[0]), "rdma.rails=%s", p->rail);
+	snprintf(rails[1], sizeof(rails[1]), "rdma.rails=%s", a->rail);
+	up(of_passive, of_active);
+	agreed(&passive, &active, mtu, rd_atomic);
+	agreed(&active, &passive, mtu, rd_atomic);
+	down();
+}
+
+static void limit(int rail, enum ibv_mtu mtu, int rd_atomic)
+{
+	void (*softverbs_limits)(int rail, int mtu, int rd_atomic);
+
+	*(void **)&softverbs_limits = dlsym(RTLD_DEFAULT, "softverbs_limits");
+	ck_assert(softverbs_limits != NULL);
+	softverbs_limits(rail, mtu, rd_atomic);
+}
+
+/* Whoever of the two connects, and whatever of the two is less at which end. */
+START_TEST(the_least_of_both)
+{
+	static const struct side all[] = {
+		{"softverbs0", IBV_MTU_4096, 4, NULL},
+		{"softverbs1", IBV_MTU_1024, 16, NULL},
+		{"softverbs0", IBV_MTU_4096, 3, "rdma.rd_atomic=3"},
+		{"softverbs1", IBV_MTU_1024, 1, "rdma.rd_atomic=1"},
+		{"softverbs0", IBV_MTU_4096, 4, "rdma.rd_atomic=128"},
+	};
+
+	limit(0, IBV_MTU_4096, 4);
+	limit(1, IBV_MTU_1024, 16);
+	for (int i = 0; i < 5; i++)
+		meet(&all[_i], &all[i]);
+}
+END_TEST
+
+/* On a wire of the guest, where the network device of one end is the narrower: packets of 4096 would not pass. */
+START_TEST(a_narrow_end)
+{
+	const struct side wide = {"rxe0", IBV_MTU_4096, 16, NULL};
+	const struct side narrow = {"rxe1", IBV_MTU_1024, 16, NULL};
+
+	ck_assert_int_eq(system("ip link set rail1 mtu 1500"), 0);
+	if (_i)
+		meet(&wide, &narrow);
+	else
+		meet(&narrow, &wide);
+}
+END_TEST
+
+/* Two rails of the guest on one wire: each is the other's peer, see docs/softroce.md. */
+static bool on_a_hub(void)
+{
+	const char *peers = getenv("ESCROW_TEST_PEERS");
+
+	return getenv("ESCROW_TEST_GUEST") && peers && !strncmp(peers, "10.77.0.2,10.77.0.1", 19);
+}
+
+/* The rest talks to its own rail, which on a hub goes the other way round. */
+static Suite *of_the_hub(void)
+{
+	Suite *s = suite_create("rdma-path");
+	TCase *t = tcase_create("hub");
+
+	tcase_set_timeout(t, 240);
+	tcase_add_loop_test(t, a_narrow_end, 0, 2);
+	suite_add_tcase(s, t);
+	return s;
+}
+
 int main(void)
 {
 	static char why[256];
@@ -227,6 +331,8 @@ int main(void)
 
 	if (!ends_possible(why, sizeof(why)))
 		return testing_skip(why);
+	if (on_a_hub())
+		return testing_run(of_the_hub());
 	s = suite_create("rdma-path");
 	t = tcase_create("path");
 	tcase_set_timeout(t, 240);
@@ -238,6 +344,7 @@ int main(void)
 	if (ends_double()) {
 		tcase_add_test(t, a_partition_of_its_own);
 		tcase_add_test(t, the_default_is_elsewhere);
+		tcase_add_loop_test(t, the_least_of_both, 0, 5);
 	}
 	suite_add_tcase(s, t);
 	return testing_run(s);
