@@ -249,3 +249,14 @@ void en_devices_close(struct escrow_engine *e)
 	for (i = 0; i < e->ncontexts; i++)
 		close_context(e, &e->contexts[i]);
 }
+
+uint64_t en_devices_lack(const struct escrow_engine *e)
+{
+	uint32_t i;
+
+	/* A region is registered with every device. */
+	for (i = 0; e->ops->takes_dmabuf && i < e->ncontexts; i++)
+		if (!e->ops->takes_dmabuf(e->contexts[i].native))
+			return ESCROW_CAP_DMABUF;
+	return 0;
+}

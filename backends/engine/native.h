@@ -240,6 +240,8 @@ struct native_ops {
 	int (*close_device)(struct native_context *c);
 	int (*alloc_pd)(struct native_context *c);
 	int (*dealloc_pd)(struct native_context *c);
+	/* With its protection domain: 1, or 0 if dma-bufs are not offered although `caps` has them; NULL is 1. */
+	int (*takes_dmabuf)(const struct native_context *c);
 
 	/* [ctrl] Lanes: channel, then completion queue; destroyed the other way round. */
 	int (*create_channel)(struct native_context *c, struct native_lane **out);

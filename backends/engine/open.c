@@ -220,6 +220,7 @@ static void fill_limits(struct escrow_engine *e)
 	struct escrow_limits *l = &e->limits;
 
 	e->caps = (ENGINE_CAPS | e->ops->caps) & ~(c->events ? 0 : ESCROW_CAP_EVENT_FD);
+	e->caps &= ~en_devices_lack(e);
 	if (e->threaded)
 		e->caps |= ESCROW_CAP_THREADS;
 	l->size = sizeof(*l);

@@ -77,6 +77,8 @@ static inline int en_post(struct escrow_engine *e, struct conn *conn, uint32_t s
 /* ---- lane.c ------------------------------------------------------------------------------------------------ */
 /* device.c. open only: devices, then (with a ledger) protection domains and lanes. */
 escrow_status en_devices_open(struct escrow_engine *e, struct escrow_error *error);
+/* Capabilities of the table that the devices do not have; with their protection domains. */
+uint64_t en_devices_lack(const struct escrow_engine *e);
 escrow_status en_lanes_open(struct escrow_engine *e, struct escrow_error *error);
 /* runner. Windows, lanes and devices: what can go goes, the rest is quarantined. */
 void en_devices_close(struct escrow_engine *e);

@@ -178,7 +178,16 @@ int context_close(struct native_context *c)
 
 int context_alloc_pd(struct native_context *c)
 {
-	return verbs_alloc_pd(c->native->log, c->verbs, &c->pd);
+	int rc = verbs_alloc_pd(c->native->log, c->verbs, &c->pd);
+
+	if (!rc)
+		c->dmabuf = verbs_takes_dmabuf(c->pd);
+	return rc;
+}
+
+int context_takes_dmabuf(const struct native_context *c)
+{
+	return c->native->set.dmabuf && c->dmabuf;
 }
 
 int context_dealloc_pd(struct native_context *c)

@@ -121,6 +121,7 @@ const struct native_ops rdma_native = {
 	.list_rails = list_rails,
 	.open_device = context_open,
 	.close_device = context_close,
+	.takes_dmabuf = context_takes_dmabuf,
 	.alloc_pd = context_alloc_pd,
 	.dealloc_pd = context_dealloc_pd,
 	.create_channel = lane_create_channel,

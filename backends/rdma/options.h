@@ -22,6 +22,7 @@
 	       "partition key, 1..65535; 0 = the default partition, as librdmacm has it")          \
 	NUMBER(rd_atomic, "16", 1, 128,                                                            \
 	       "READs under way per connection, 1..128; the minimum of both ends counts")          \
+	NUMBER(dmabuf, "1", 0, 1, "0 or 1: take dma-bufs where every device does")                 \
 	NUMBER(relaxed_ordering, "0", 0, 1, "0 or 1: let the bus reorder writes (ibv_reg_mr(3))")  \
 	NUMBER(connect_ms, "5000", 1, 600000,                                                      \
 	       "time to resolve an address or a route, 1..600000 ms")                              \

@@ -33,6 +33,7 @@ struct rdma_settings {
 	int service_level; /* -1: as rdma_init_qp_attr() has it */
 	uint16_t pkey;     /* 0: the default partition */
 	uint8_t rd_atomic;
+	int dmabuf;
 	int relaxed_ordering;
 	int allow_weak_environment;
 	int allow_unknown_provider;
@@ -68,6 +69,7 @@ struct native_context {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
 	struct ibv_device_attr attr;
+	bool dmabuf; /* its driver takes dma-bufs; known with the protection domain */
 	int fatal;
 	int counted;           /* a control group had a limit of its objects when it was opened */
 	_Atomic int plan_lost; /* a fault plan says that the device is */
@@ -141,7 +143,7 @@ struct native {
 extern const struct native_ops rdma_native;
 
 /* settings.c: reads the keys into *set. */
-#define RDMA_NOPTIONS 16
+#define RDMA_NOPTIONS 17
 extern const struct escrow_option rdma_options[RDMA_NOPTIONS];
 escrow_status settings_read(const struct escrow_kv *kv, uint32_t nkv, struct rdma_settings *set,
 			    struct escrow_error *error);
@@ -220,6 +222,8 @@ int context_open(struct native *n, uint32_t index, struct native_context **out,
 int context_close(struct native_context *c);
 int context_alloc_pd(struct native_context *c);
 int context_dealloc_pd(struct native_context *c);
+/* It takes dma-bufs, and is meant to. */
+int context_takes_dmabuf(const struct native_context *c);
 /* One asynchronous event of the device, acknowledged at once: 1 and *event, or 0. */
 int context_next_event(struct native_context *c, struct native_event *event);
 

@@ -209,6 +209,20 @@ int verbs_reg_mr(struct verbs_log *log, struct ibv_pd *pd, const struct escrow_r
 	return record(log, call, mr, 0);
 }
 
+/*
+ * A driver that does not take dma-bufs says so before the descriptor is looked at (kernel uverbs_std_types_mr.c,
+ * UVERBS_METHOD_REG_DMABUF_MR), one that does finds it bad.
+ */
+bool verbs_takes_dmabuf(struct ibv_pd *pd)
+{
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE);
+
+	if (!mr)
+		return errno == EBADF;
+	ibv_dereg_mr(mr); /* of nothing: who gives one does not look */
+	return false;
+}
+
 int verbs_dereg_mr(struct verbs_log *log, struct ibv_mr *mr)
 {
 	return record(log, VERBS_DEREG_MR, mr, positive(ibv_dereg_mr(mr)));

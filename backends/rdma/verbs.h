@@ -12,6 +12,7 @@
 #define ESCROW_VERBS_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <rdma/rdma_cma.h>
 #include <infiniband/verbs.h>
@@ -86,6 +87,8 @@ int verbs_create_cq(struct verbs_log *log, struct ibv_context *ctx, uint32_t dep
 int verbs_destroy_cq(struct verbs_log *log, struct ibv_cq *cq);
 int verbs_reg_mr(struct verbs_log *log, struct ibv_pd *pd, const struct escrow_region_args *args,
 		 int access, struct ibv_mr **out);
+/* Does the driver take dma-bufs?  A question, which is not recorded. */
+bool verbs_takes_dmabuf(struct ibv_pd *pd);
 int verbs_dereg_mr(struct verbs_log *log, struct ibv_mr *mr);
 int verbs_alloc_mw(struct verbs_log *log, struct ibv_pd *pd, struct ibv_mw **out);
 int verbs_dealloc_mw(struct verbs_log *log, struct ibv_mw *mw);

@@ -105,6 +105,11 @@ test_threaded += %D%/test-path
 %C%_test_path_SOURCES  = tests/unit/test-rdma-path.c $(rdma_path) $(rdma_kit)
 %C%_test_path_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_path_LDADD    = $(softverbs_engine_ldadd)
+# Memory of other devices.
+test_programs += %D%/test-dmabuf
+%C%_test_dmabuf_SOURCES  = %D%/test-dmabuf.c $(rdma_kit)
+%C%_test_dmabuf_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_dmabuf_LDADD    = $(softverbs_engine_ldadd)
 # Bytes over each address of a device.
 test_programs += %D%/test-address
 test_threaded += %D%/test-address

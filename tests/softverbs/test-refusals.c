@@ -140,14 +140,14 @@ END_TEST
 
 /* ---- Settings --------------------------------------------------------------------------------------------- */
 static const char *const odd[] = {
-	"rdma.timeout=0",      "rdma.timeout=32",        "rdma.timeout=x",
-	"rdma.timeout=",       "rdma.timeout=1x",        "rdma.timeout=99999999999999999999",
-	"rdma.timeout=-1",     "rdma.retry=7",           "rdma.rnr_retry=7",
-	"rdma.prefer_ipv6=2",  "rdma.traffic_class=256", "rdma.pkey=65536",
-	"rdma.rd_atomic=0",    "rdma.connect_ms=0",      "rdma.nothing=1",
-	"rdma.pkey_index=0",   "rdma.pkey=0x8000",       "rdma.pkey=-1",
-	"rdma.pkey=all",       "rdma.service_level=8",   "rdma.service_level=-2",
-	"rdma.service_level=",
+	"rdma.timeout=0",        "rdma.timeout=32",        "rdma.timeout=x",
+	"rdma.timeout=",         "rdma.timeout=1x",        "rdma.timeout=99999999999999999999",
+	"rdma.timeout=-1",       "rdma.retry=7",           "rdma.rnr_retry=7",
+	"rdma.prefer_ipv6=2",    "rdma.traffic_class=256", "rdma.pkey=65536",
+	"rdma.rd_atomic=0",      "rdma.connect_ms=0",      "rdma.nothing=1",
+	"rdma.pkey_index=0",     "rdma.pkey=0x8000",       "rdma.pkey=-1",
+	"rdma.pkey=all",         "rdma.dmabuf=2",          "rdma.service_level=8",
+	"rdma.service_level=-2", "rdma.service_level=",
 };
 
 START_TEST(a_setting_that_cannot_be)
