@@ -265,11 +265,11 @@ stage_softroce() {
 		"$build/tests/softroce/facts" "$build/tests/softroce/facts-failure" \
 		"$build/tests/softverbs/real-catalogue-requester" "$build/tests/softverbs/real-catalogue-owner" \
 		"$build/tests/softverbs/real-catalogue-device"
-	in_guest wire -w hub -- "$build/tests/softverbs/real-catalogue-wire"
+	in_guest wire -w hub -- "$each" "$build/tests/softverbs/real-catalogue-wire" "$build/tests/unit/test-rdma-path"
 	installed_hosts "$build" "$stage_dir/gcc"
 	in_guest backend -t 1800 -- env ESCROW_BACKEND_PATH="$build/backends/.libs" \
-		INSTALLED_CASES="gcc:destroy_qp/strong clang:dealloc_mw/weak" "$each" "$build/tests/unit/test-rdma-native" \
-		"$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
+		INSTALLED_CASES="gcc:destroy_qp/strong clang:dealloc_mw/weak" "$each" \
+		"$build/tests/unit/test-rdma-native" "$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
 		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails" \
 		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" "$build/tests/unit/test-rdma-address" \
 		"$build/tests/unit/test-rdma-misuse" "$stage_dir/gcc/hosts/run"
@@ -282,7 +282,7 @@ stage_softroce() {
 	[ -z "${FULL:-}" ] || two_nodes two-nodes-gate ESCROW_TEST_PARTS=gate
 	in_guest conform -t 3600 -- env ESCROW_CONFORM_CHILD="$build/tests/conform/escrow-conform-child" \
 		ESCROW_PROBE="$build/plugin/escrow-probe" "$build/tools/escrow" conform --tap -j 2 -t 90000 \
-		--waivers "$top/tests/softroce/conform-waivers" --profile "static,core,data,swap,thread${FULL:+,fault}" "$build/backends/.libs/rdma.so"
+		--with "$build/backends/.libs/mock.so" --waivers "$top/tests/softroce/conform-waivers" --profile "static,core,data,swap,thread${FULL:+,fault}" "$build/backends/.libs/rdma.so"
 	alike "static,core,data,swap,thread${FULL:+,fault}"
 }
 
