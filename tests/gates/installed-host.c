@@ -120,12 +120,15 @@ static void wait_for(uint16_t kind, unsigned int n)
 static uint64_t from_region, to_region, idle_region, remote;
 static uint8_t *from, *to, *idle;
 
-static void load(const char *path, int weak)
+/* What is not owed is not waited for, but may be slow to come: without its receipt more would stay. */
+static void load(const char *path, int owes, int weak)
 {
 	struct escrow_hello hello = {sizeof(hello), 1, 1, 0, &host, "installed-host", "1"};
 	struct escrow_error error = {sizeof(error), 0, 0, 0, ""};
-	struct escrow_kv kv[] = {
-		{"max_rails", "1"}, {"num_lanes", "1"}, {"drain_ms", "300"}, {"weak.reset", "1"}};
+	struct escrow_kv kv[] = {{"max_rails", "1"},
+				 {"num_lanes", "1"},
+				 {"drain_ms", owes ? "300" : "60000"},
+				 {"weak.reset", "1"}};
 	struct escrow_open_args args = {sizeof(args),  0,     &host, 1, 0, kv, weak ? 4 : 3,
 					sizeof(kv[0]), "host"};
 	void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -349,7 +352,7 @@ int main(int argc, char **argv)
 	label = name;
 	weak = strcmp(argv[4], "weak") == 0;
 	f = failure_named(argv[3]);
-	load(argv[1], weak);
+	load(argv[1], f->owes, weak);
 	from_region = lend(&from, BYTES);
 	to_region = lend(&to, BYTES);
 	idle_region = lend(&idle, PAGE);

@@ -6,7 +6,7 @@ EXTRA_DIST += %D%/run \
              %D%/bind-error-exports.patch \
              %D%/charge-back-in-quarantine.patch \
              %D%/charge-not-of-the-name.patch \
-             %D%/charge-not-returned.patch \
+             %D%/charge-not-returned.patch %D%/process-charge-not-returned.patch \
              %D%/closed-over-held.patch \
              %D%/cq-destroy-failed-ignored.patch \
              %D%/cq-event-not-acknowledged.patch \
