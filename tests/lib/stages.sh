@@ -256,7 +256,7 @@ stage_softroce() {
 	export CK_TIMEOUT_MULTIPLIER=4
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -j"$jobs" tests/softroce/facts tests/softroce/facts-failure \
-		tests/softverbs/real-{verbs,windows,cm,peers} tests/softverbs/real-catalogue-{requester,owner,device,wire} \
+		tests/softverbs/real-{verbs,windows,lists,cm,peers} tests/softverbs/real-catalogue-{requester,owner,device,wire} \
 		tests/unit/test-rdma-{native,hostile,rails,returns,limits,cgroup,misuse,path,address,meet,kill,death,soak} tests/gates/gate tests/gates/libobserver.la \
 		tests/hardware/side tools/escrow
 	"$top/tests/softroce/test-guest.sh" | tee "$stage_dir/guest.tap"

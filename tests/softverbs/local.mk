@@ -19,7 +19,7 @@ test_scripts += %D%/test-foreign.sh %D%/test-facts.sh %D%/test-conform.sh %D%/te
 CLEANFILES += %D%/test-conform.tap
 
 if HAVE_CHECK
-softverbs_threaded = %D%/test-verbs %D%/test-windows %D%/test-rules %D%/test-cm %D%/test-peers \
+softverbs_threaded = %D%/test-verbs %D%/test-windows %D%/test-rules %D%/test-lists %D%/test-cm %D%/test-peers \
                      %D%/test-adversary %D%/test-backend %D%/test-turns %D%/test-personality
 test_programs += $(softverbs_threaded)
 test_threaded += $(softverbs_threaded)
@@ -31,6 +31,8 @@ softverbs_ldadd = %D%/libsoftverbs.la $(test_ldadd)
 %C%_test_windows_LDADD   = $(softverbs_ldadd)
 %C%_test_rules_SOURCES   = %D%/test-rules.c $(softverbs_rig)
 %C%_test_rules_LDADD     = $(softverbs_ldadd)
+%C%_test_lists_SOURCES   = %D%/test-lists.c $(softverbs_rig)
+%C%_test_lists_LDADD     = $(softverbs_ldadd)
 %C%_test_cm_SOURCES      = %D%/test-cm.c $(softverbs_rig)
 %C%_test_cm_LDADD        = $(softverbs_ldadd)
 %C%_test_peers_SOURCES   = %D%/test-peers.c $(softverbs_rig)
@@ -43,12 +45,14 @@ softverbs_ldadd = %D%/libsoftverbs.la $(test_ldadd)
 %C%_test_turns_SOURCES   = %D%/test-turns.c $(softverbs_rig)
 %C%_test_turns_LDADD     = $(softverbs_ldadd)
 # The same tests against the real libraries, for the guest of ./dev softroce (tests/softverbs/differ).
-test_helpers += %D%/real-verbs %D%/real-windows %D%/real-cm %D%/real-peers
+test_helpers += %D%/real-verbs %D%/real-windows %D%/real-lists %D%/real-cm %D%/real-peers
 real_ldadd = $(RDMA_LIBS) $(test_ldadd)
 %C%_real_verbs_SOURCES   = %D%/test-verbs.c $(softverbs_rig)
 %C%_real_verbs_LDADD     = $(real_ldadd)
 %C%_real_windows_SOURCES = %D%/test-windows.c $(softverbs_rig)
 %C%_real_windows_LDADD   = $(real_ldadd)
+%C%_real_lists_SOURCES   = %D%/test-lists.c $(softverbs_rig)
+%C%_real_lists_LDADD     = $(real_ldadd)
 %C%_real_cm_SOURCES      = %D%/test-cm.c $(softverbs_rig)
 %C%_real_cm_LDADD        = $(real_ldadd)
 %C%_real_peers_SOURCES   = %D%/test-peers.c $(softverbs_rig)
