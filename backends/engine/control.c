@@ -28,22 +28,43 @@ static void kick(struct escrow_engine *e)
 		event_wake(e);
 		return;
 	}
+	/* Whoever is the runner looks at the list once more when he has stopped, and so does the thread
+	 * before it sleeps: each in the order in which the work was put on the list before this look. */
+	if (atomic_load(&e->control_busy) || !atomic_load(&e->control_asleep) ||
+	    !atomic_exchange(&e->control_asleep, 0))
+		return;
 	if (write(e->control_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: it will wake anyway */
 }
 
-void en_work(struct escrow_engine *e, struct work *work)
+/* False: it is on the list already. */
+static bool put(struct escrow_engine *e, struct work *work)
 {
 	struct work *head;
 
 	if (atomic_exchange(&work->queued, 1))
-		return;
+		return false;
 	head = atomic_load_explicit(&e->inbox, memory_order_relaxed);
 	do {
 		work->next = head;
-	} while (!atomic_compare_exchange_weak_explicit(
-		&e->inbox, &head, work, memory_order_release, memory_order_relaxed));
-	kick(e);
+	} while (!atomic_compare_exchange_weak(&e->inbox, &head, work));
+	return true;
+}
+
+void en_work(struct escrow_engine *e, struct work *work)
+{
+	if (put(e, work))
+		kick(e);
+}
+
+void en_help_work(struct escrow_engine *e, struct work *work)
+{
+	if (!put(e, work))
+		return;
+	if (e->threaded)
+		atomic_store(&e->help_due, 1);
+	else
+		kick(e);
 }
 
 void en_wake_at(struct escrow_engine *e, uint64_t ns)
@@ -85,27 +106,108 @@ static void advance(struct escrow_engine *e, struct work *work)
 	}
 }
 
-/* The work of one round, oldest first. */
-static bool run_inbox(struct escrow_engine *e)
+/* What is on the list, oldest first. */
+static struct work *take(struct escrow_engine *e)
 {
-	struct work *list = atomic_exchange_explicit(&e->inbox, NULL, memory_order_acquire);
-	struct work *oldest = NULL, *next;
+	struct work *list = atomic_exchange(&e->inbox, NULL), *oldest = NULL, *next;
 
-	if (!list)
-		return false;
 	for (; list; list = next) {
 		next = list->next;
 		list->next = oldest;
 		oldest = list;
 	}
-	for (; oldest; oldest = next) {
-		next = oldest->next;
-		atomic_store(&oldest->queued, 0);
-		advance(e, oldest);
+	return oldest;
+}
+
+static void run_inbox(struct escrow_engine *e)
+{
+	struct work *work = take(e), *next;
+
+	for (; work; work = next) {
+		next = work->next;
+		atomic_store(&work->queued, 0);
+		advance(e, work);
 	}
+	en_windows_post(e, true);
+}
+
+/* ---- Help --------------------------------------------------------------------------------------- */
+#define HELP_ROUNDS 4 /* settled, bound or ended: one leads to the next */
+
+static bool help(struct escrow_engine *e, struct work *work)
+{
+	struct grant *g = OBJECT_OF(work, grant);
+
+	if (work->kind == WORK_WINDOW)
+		return en_window_help(e, OBJECT_OF(work, window));
+	if (work->kind != WORK_GRANT || !en_grant_helps(e, g))
+		return false;
+	en_grant_advance(e, g);
 	return true;
 }
 
+/* One round; what is not for it stands in *rest. */
+static void help_round(struct escrow_engine *e, struct work **rest, bool wait)
+{
+	struct work *work = take(e), *next;
+
+	for (; work; work = next) {
+		next = work->next;
+		atomic_store(&work->queued, 0);
+		if (help(e, work) || atomic_exchange(&work->queued, 1))
+			continue;
+		work->next = *rest;
+		*rest = work;
+	}
+	en_windows_post(e, wait);
+}
+
+/* locked, as the runner. */
+static void help_all(struct escrow_engine *e, bool wait)
+{
+	struct work *rest = NULL, *next;
+	int rounds = 0;
+
+	while (rounds++ < HELP_ROUNDS && en_control_has_work(e))
+		help_round(e, &rest, wait);
+	for (; rest; rest = next) {
+		next = rest->next;
+		atomic_store(&rest->queued, 0);
+		put(e, rest);
+	}
+}
+
+static void help_over(struct escrow_engine *e)
+{
+	atomic_store(&e->control_busy, 0);
+	if (en_control_has_work(e))
+		kick(e);
+}
+
+bool en_help_begin(struct escrow_engine *e)
+{
+	return e->threaded && !atomic_exchange(&e->control_busy, 1);
+}
+
+void en_help_end(struct escrow_engine *e)
+{
+	help_all(e, true);
+	help_over(e);
+}
+
+void en_help_poll(struct escrow_engine *e)
+{
+	atomic_store(&e->help_due, 0);
+	if (!en_help_begin(e))
+		return;
+	if (pthread_mutex_trylock(&e->lock) == 0) {
+		help_all(e, false);
+		engine_unlock(e);
+	}
+	help_over(e);
+}
+
+/* ---- A pass ------------------------------------------------------------------------------------- */
 static void run_news(struct escrow_engine *e)
 {
 	struct native_event event;
@@ -177,8 +279,10 @@ static void *thread_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "escrow-control");
 	while (!atomic_load(&e->thread_stop)) {
+		atomic_store(&e->control_asleep, 1);
 		if (poll(fds, 2, wait_ms(e)) < 0 && errno != EINTR)
 			break;
+		atomic_store(&e->control_asleep, 0);
 		if (read(e->control_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 			break;
 		en_control_run(e);

@@ -7,6 +7,10 @@
  * side needs none.  Slots never make a [ctrl] step: they note what is wanted and push the object on
  * the work list (work_push), and the runner's *_advance function of that object takes the next step.
  *
+ * Help: a slot that asks for something, or a poll that settled a bind or an invalidation, may be the runner
+ * itself for a moment (control.c), for work on grants and windows that takes no such step.  Whoever is
+ * the runner has control_busy; nobody waits for that.  A poll only tries the lock, too.
+ *
  * Locks, in the order in which they may be taken:
  *   lock         "e->lock": tables and states of regions, peers, grants, remotes, invitations.  Held
  *                for a short bounded time; never over a native [ctrl] step or a service of the host.
@@ -73,7 +77,9 @@ struct escrow_engine {
 	struct window *windows;
 	uint32_t nwindows;
 	uint32_t ntickets;
-	struct window *window_free; /* lock */
+	struct window *window_free;      /* lock */
+	struct window *due[WINDOWS_DUE]; /* runner: to be posted at the end of its round (bind.c) */
+	uint32_t ndue;
 	struct pool grant_pool; /* those whose end was polled come back there without the lock */
 	struct remote *remotes;
 	uint32_t remote_free; /* lock: index + 1, the last freed first */
@@ -106,7 +112,10 @@ struct escrow_engine {
 	struct work work; /* WORK_ENGINE */
 	_Atomic(struct work *) inbox;
 	_Atomic uint64_t control_next; /* when the runner must look again; UINT64_MAX = never */
-	_Atomic uint32_t control_busy;
+	_Atomic uint32_t
+		control_busy; /* somebody is the runner: the thread, a poll, or who helps */
+	_Atomic uint32_t control_asleep; /* the thread is, or is about to be */
+	_Atomic uint32_t help_due;       /* a poll settled something that it may go on with */
 	uint64_t
 		now; /* runner: of this pass; services of the host are not called with the lock held */
 	pthread_t thread;

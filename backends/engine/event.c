@@ -163,6 +163,8 @@ escrow_status engine_arm(struct escrow_engine *e, uint32_t flags)
 	if (!e->threaded && atomic_load(&e->control_next) < next)
 		next = atomic_load(&e->control_next);
 	idle = en_lanes_arm(e);
+	if (atomic_load(&e->help_due))
+		en_help_poll(e);
 	if (!idle || !event_empty(&e->events) || next <= now ||
 	    (!e->threaded && en_control_has_work(e))) {
 		atomic_store(&e->armed, 0);

@@ -57,6 +57,26 @@ static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
 	return 0;
 }
 
+bool en_exact_wanted(const struct grant *g)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->e->ncontexts; i++)
+		if (needed(g, i) && !g->exact[i].owner)
+			return true;
+	return false;
+}
+
+bool en_exact_there(const struct grant *g)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->e->ncontexts; i++)
+		if (g->exact[i].owner)
+			return true;
+	return false;
+}
+
 int en_exact_make(struct escrow_engine *e, struct grant *g)
 {
 	uint32_t i;

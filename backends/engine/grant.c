@@ -180,6 +180,7 @@ escrow_status engine_grant(struct escrow_engine *e, const struct escrow_grant_ar
 	struct grant *g;
 	struct peer *p = NULL;
 	escrow_status st;
+	bool helps;
 
 	if (!engine_here(e) || !state_allows(SLOT_GRANT, engine_state(e)))
 		return args_fail(error, ESCROW_E_STATE, "the engine is not OPEN");
@@ -196,11 +197,14 @@ escrow_status engine_grant(struct escrow_engine *e, const struct escrow_grant_ar
 				 "rights 0x%x, length %llu; at least one right and one byte",
 				 a.rights, (unsigned long long)a.length);
 	engine_lock(e);
+	helps = en_help_begin(e);
 	st = check(e, &a, &p, &r, error);
 	if (st == ESCROW_OK)
 		st = en_grant_new(e, &a, p, r, &g, error);
 	if (st == ESCROW_OK)
 		*out = atomic_load(&g->handle);
+	if (helps)
+		en_help_end(e);
 	engine_unlock(e);
 	return st < 0 ? st : p ? ESCROW_IN_PROGRESS : ESCROW_OK;
 }
@@ -278,17 +282,21 @@ escrow_status engine_revoke(struct escrow_engine *e, uint64_t handle, uint32_t f
 {
 	escrow_status st = ESCROW_IN_PROGRESS;
 	struct grant *g;
+	bool helps;
 
 	if (!engine_here(e) || !state_allows(SLOT_REVOKE, engine_state(e)))
 		return ESCROW_E_STATE;
 	if (flags)
 		return ESCROW_E_UNSUPPORTED;
 	engine_lock(e);
+	helps = en_help_begin(e);
 	g = en_grant_find(e, handle);
 	if (!g || g->hidden)
 		st = ESCROW_E_INVALID;
 	else
 		en_grant_revoke(e, g);
+	if (helps)
+		en_help_end(e);
 	engine_unlock(e);
 	return st;
 }
@@ -436,7 +444,6 @@ static void binding(struct escrow_engine *e, struct grant *g)
 		if (rc && !g->failed)
 			g->failed = rc == EDQUOT                   ? ESCROW_E_QUOTA
 				    : rc == ENOMEM || rc == EAGAIN ? ESCROW_E_NO_MEMORY
-				    : rc == EPIPE                  ? ESCROW_E_PEER_LOST
 								   : ESCROW_E_DEVICE;
 	}
 	if (g->state != GRANT_BINDING)

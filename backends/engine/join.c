@@ -6,8 +6,6 @@
  */
 #include "backends/engine/engine.h"
 
-#include <errno.h>
-
 bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c)
 {
 	struct window *w = en_window_take(e, c);
@@ -22,12 +20,8 @@ bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c)
 
 bool en_join_bind(struct escrow_engine *e, struct window *w, int *rc)
 {
-	struct conn *c = w->conn;
-
 	if (w->use == WINDOW_RESERVED && !*rc)
 		*rc = en_window_bind(e, w);
-	if (*rc == EPIPE && en_conn_spare(c))
-		*rc = 0; /* it is given back when the connection retires */
 	return w->use == WINDOW_BOUND;
 }
 
@@ -129,4 +123,44 @@ void en_join_advance(struct escrow_engine *e, struct grant *g)
 	for (i = 0; i < g->nwindows && g->state == GRANT_READY; i++)
 		if (g->windows[i])
 			en_join_bind(e, g->windows[i], &rc);
+}
+
+/* ---- Without the runner --------------------------------------------------------------------------- */
+/* One that was not bound yet; or one that was, and holds the grant? */
+static bool has_window(const struct grant *g, bool reserved)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i] && (g->windows[i]->use == WINDOW_RESERVED) == reserved)
+			return true;
+	return false;
+}
+
+static bool all_at_hand(struct escrow_engine *e, const struct grant *g)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i] && g->windows[i]->use == WINDOW_RESERVED &&
+		    !en_window_at_hand(e, g->windows[i]))
+			return false;
+	return true;
+}
+
+bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
+{
+	/* A registration of its own ends when no window holds it. */
+	if (en_exact_there(g) && !has_window(g, false))
+		return false;
+	switch ((enum grant_state)g->state) {
+	case GRANT_BINDING:
+		return !en_exact_wanted(g) && all_at_hand(e, g);
+	case GRANT_READY:
+		return !g->peer || !has_window(g, true);
+	case GRANT_REVOKING:
+		return !g->offspring;
+	default:
+		return true;
+	}
 }

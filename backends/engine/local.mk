@@ -1,6 +1,6 @@
 # What every backend does alike, over the ledger and a native table: linked into each backend.
 noinst_LTLIBRARIES += %D%/libengine.la
-%C%_libengine_la_SOURCES = %D%/args.c %D%/args.h %D%/carrier.c %D%/channel.c %D%/close.c %D%/config.c %D%/config.h \
+%C%_libengine_la_SOURCES = %D%/args.c %D%/args.h %D%/bind.c %D%/carrier.c %D%/channel.c %D%/close.c %D%/config.c %D%/config.h \
     %D%/conn.c %D%/control.c %D%/deadline.c %D%/device.c %D%/drain.c %D%/engine.h %D%/entry.c \
     %D%/entry.h %D%/epoch.c %D%/event.c %D%/event.h %D%/exact.c %D%/ext.c %D%/fault.c %D%/fault.h %D%/footprint.c %D%/grant.c %D%/join.c %D%/lane.c %D%/quota.c \
     %D%/lock.h %D%/log.c %D%/long.c %D%/memlock.c %D%/mend.c %D%/native.h %D%/near.c %D%/news.c %D%/note.c %D%/notify.c %D%/notify.h %D%/objects.h %D%/offer.c %D%/op.c %D%/open.c %D%/parts.h %D%/peer.c \

@@ -29,6 +29,8 @@
 #define MESSAGE_SLOTS 8u    /* sends under way on one carrier */
 #define MESSAGE_BYTES 4096u /* of one send: header and a piece */
 #define CQE_BATCH 32
+#define BIND_CHAIN 16u  /* binds and invalidations in one post */
+#define WINDOWS_DUE 64u /* and that wait for it */
 /* Of an ANY invitation the name comes later, from a stranger: its quota class is one for all. */
 #define ENGINE_ANY_ACCOUNT "(any)"
 #define PEER_REFUSALS 64u /* answers to importers that wait to be sent */
@@ -285,6 +287,9 @@ enum window_use {
 	WINDOW_ASIDE
 };
 
+/* What is to be posted for it (bind.c). */
+enum window_due { DUE_NONE, DUE_BIND, DUE_INVALIDATE };
+
 struct window {
 	struct work work;
 	struct escrow_engine *e;
@@ -298,6 +303,8 @@ struct window {
 	uint64_t keys_on; /* and the connection of the last */
 	uint32_t rkey;    /* of the current bind */
 	uint8_t use;      /* lock */
+	uint8_t due;      /* runner: enum window_due */
+	uint8_t tag;      /* runner: of the bind that is due */
 	uint8_t key_due;  /* lock: bound after the grant was exported, the peer is to be told */
 	_Atomic uint8_t settled;
 	_Atomic uint64_t asked;  /* lane: the owner for which work was posted; 0 = it is gone */

@@ -27,6 +27,18 @@ static inline void event_put(struct escrow_engine *e, struct event_node *node)
 /* ---- control.c ------------------------------------------------------------------------------------ */
 /* [any] Lock-free: the runner will call the object's advance function. */
 void en_work(struct escrow_engine *e, struct work *work);
+/*
+ * Help.  Whoever needs a step of the runner may be the runner for a moment, if nobody is: for what takes no
+ * native step that may sleep, which is what a grant costs when its window is at hand.  So the thread is
+ * not woken for it.  It never waits for another runner; what it leaves, the thread does.
+ */
+/* [lane] As en_work, by a poll, which then calls en_help_poll. */
+void en_help_work(struct escrow_engine *e, struct work *work);
+/* [ctl], locked: true = en_help_end is to be called, locked, behind what makes the work. */
+bool en_help_begin(struct escrow_engine *e);
+void en_help_end(struct escrow_engine *e);
+/* [poll] Not locked, no lane. */
+void en_help_poll(struct escrow_engine *e);
 /* [any] The runner looks at all deadlines at `ns` at the latest. */
 void en_wake_at(struct escrow_engine *e, uint64_t ns);
 /* The runner's one pass; by poll or by the thread.  Not locked. */
@@ -297,7 +309,19 @@ bool en_join_bind(struct escrow_engine *e, struct window *w, int *rc);
 /* runner. The peer's grants get a window on a connection that came back; what is left to be bound. */
 void en_grants_join(struct escrow_engine *e, struct conn *c);
 void en_join_advance(struct escrow_engine *e, struct grant *g);
+/* runner. en_grant_advance will take no native step that may sleep. */
+bool en_grant_helps(struct escrow_engine *e, const struct grant *g);
 void en_window_advance(struct escrow_engine *e, struct window *w);
+/* runner. The same without a native step; false: there is one to take. */
+bool en_window_help(struct escrow_engine *e, struct window *w);
+/* runner. Its native object is there and may be bound. */
+bool en_window_at_hand(struct escrow_engine *e, const struct window *w);
+/* runner. It can be invalidated no more: deallocation is what proves it gone. */
+void en_window_orphan(struct escrow_engine *e, struct window *w);
+/* ---- bind.c, runner. False: no room, so it is to be tried again in the next round. */
+bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due);
+/* Posts what is due; without `wait` only where the lane is free. */
+void en_windows_post(struct escrow_engine *e, bool wait);
 /* locked. A window of the context for this connection, parked or to be allocated; NULL: none. */
 struct window *en_window_take(struct escrow_engine *e, const struct conn *conn);
 void en_window_back(struct escrow_engine *e, struct window *w);
@@ -313,7 +337,10 @@ void en_conn_orphan_windows(struct escrow_engine *e, struct conn *conn);
 
 /* What its windows are bound to in a context. */
 struct native_region *en_grant_native(const struct grant *g, const struct context *c);
-/* exact.c, runner: 0 or errno; the end, when no window is left. */
+/* exact.c, runner: is one missing?  Is there one? */
+bool en_exact_wanted(const struct grant *g);
+bool en_exact_there(const struct grant *g);
+/* 0 or errno; the end, when no window is left. */
 int en_exact_make(struct escrow_engine *e, struct grant *g);
 void en_exact_end(struct escrow_engine *e, struct grant *g);
 bool en_windows_close(struct escrow_engine *e, struct context *c);

@@ -61,6 +61,8 @@ static inline void progress(struct escrow_engine *e, struct event_out *out)
 	if (engine_state(e) == ESCROW_STATE_CLOSED)
 		return;
 	poll_lanes(e, out);
+	if (atomic_load_explicit(&e->help_due, memory_order_relaxed))
+		en_help_poll(e);
 	if (en_deadlines(e))
 		en_deadline_run(e, engine_now(e), out);
 	if (!e->threaded)

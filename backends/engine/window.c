@@ -96,6 +96,7 @@ struct window *en_window_take(struct escrow_engine *e, const struct conn *conn)
 	if (!w)
 		return NULL;
 	w->account = account;
+	w->due = DUE_NONE;
 	w->use = WINDOW_RESERVED;
 	return w;
 }
@@ -105,6 +106,7 @@ static void detach(struct window *w)
 	if (w->grant && w->conn)
 		w->grant->windows[w->conn->index] = NULL;
 	w->key_due = 0;
+	w->due = DUE_NONE;
 	w->grant = NULL;
 	w->conn = NULL;
 }
@@ -193,104 +195,39 @@ static int have_native(struct escrow_engine *e, struct window *w)
 }
 
 /* ---- Bind and invalidate ------------------------------------------------------------------------- */
-/* lane. Posts what was lent; true if the device took it. */
-static bool post(struct escrow_engine *e, struct conn *c, uint32_t step, struct native_wr *wr)
-{
-	struct ledger_done done;
-	uint32_t posted;
-
-	en_post(e, c, step, wr, 1, &posted);
-	if (posted)
-		return true;
-	if (ledger_rejected(c->lane->ledger, c->owner, 1, &done, 1) == 1)
-		en_settle(c->lane, &done, 0);
-	return false;
-}
-
-static int bind_locked(struct escrow_engine *e, struct window *w, uint8_t tag)
-{
-	struct grant *g = w->grant;
-	struct conn *c = w->conn;
-	struct native_wr wr = {
-		.opcode = NATIVE_BIND,
-		.flags = NATIVE_SIGNALED,
-		.rkey = (e->ops->window_key(w->native) & ~0xffu) | tag,
-		.window = w->native,
-		.region = en_grant_native(g, w->context),
-		.addr = g->addr,
-		.length = g->length,
-		.rights = g->rights,
-	};
-
-	if (!c->native || atomic_load(&c->broken) || !c->established)
-		return EPIPE;
-	if (ledger_wr_lend(c->lane->ledger, c->owner, LEDGER_WR_BIND, w->owner, &wr.id) < 0)
-		return EPIPE;
-	w->use = WINDOW_BINDING;
-	w->keys_on = c->owner;
-	w->rkey = wr.rkey;
-	atomic_store(&w->asked, w->owner);
-	if (post(e, c, ESCROW_STEP_BIND_WINDOW, &wr))
-		ledger_window_event(e->ledger, w->owner, LEDGER_E_BIND);
-	return 0;
-}
-
 int en_window_bind(struct escrow_engine *e, struct window *w)
 {
 	struct grant *g = w->grant;
-	uint8_t tag;
-	int rc = have_native(e, w);
+	int rc = w->due ? 0 : have_native(e, w);
 
-	if (rc)
+	if (rc || w->due)
 		return rc;
 	if (w->grant != g || (g->state != GRANT_BINDING && g->state != GRANT_READY))
 		return 0; /* revoked while the device was asked */
-	if (ledger_window_tag(e->ledger, w->owner, &tag) < 0)
+	if (ledger_window_tag(e->ledger, w->owner, &w->tag) < 0)
 		return EAGAIN;
-	en_lane_lock(w->conn->lane);
-	rc = bind_locked(e, w, tag);
-	en_lane_unlock(w->conn->lane);
-	return rc;
+	if (!en_window_due(e, w, DUE_BIND))
+		en_work(e, &g->work);
+	return 0;
 }
 
-static bool invalidate(struct escrow_engine *e, struct window *w)
+bool en_window_at_hand(struct escrow_engine *e, const struct window *w)
 {
-	struct conn *c = w->conn;
-	struct native_wr wr = {
-		.opcode = NATIVE_INVALIDATE,
-		/* READs that use the key at the peer are not ours to order; ours are. */
-		.flags = NATIVE_SIGNALED | NATIVE_FENCE,
-		.rkey = w->rkey};
-	bool done = false;
-
-	en_lane_lock(c->lane);
-	if (c->native && !atomic_load(&c->broken) &&
-	    ledger_wr_lend(c->lane->ledger, c->owner, LEDGER_WR_INVALIDATE, w->owner, &wr.id) ==
-		    ESCROW_OK) {
-		w->use = WINDOW_INVALIDATING;
-		atomic_store(&w->asked, w->owner);
-		if (post(e, c, ESCROW_STEP_INVALIDATE, &wr)) {
-			ledger_window_event(e->ledger, w->owner, LEDGER_E_INVALIDATE);
-			done = true;
-		}
-	}
-	en_lane_unlock(c->lane);
-	return done;
+	return w->native && !ledger_window_held_out(e->ledger, w->owner);
 }
 
-static void orphan(struct escrow_engine *e, struct window *w)
+void en_window_orphan(struct escrow_engine *e, struct window *w)
 {
 	ledger_window_event(e->ledger, w->owner, LEDGER_E_QP_DEAD);
+	w->due = DUE_NONE;
 	w->use = WINDOW_ORPHAN;
 	en_work(e, &w->work);
 }
 
 void en_window_unbind(struct escrow_engine *e, struct window *w)
 {
-	if (w->use != WINDOW_BOUND)
-		return;
-	if (!invalidate(e, w))
-		orphan(e, w);
+	if (w->use == WINDOW_BOUND && !w->due && !en_window_due(e, w, DUE_INVALIDATE))
+		en_work(e, &w->grant->work);
 }
 
 /*
@@ -309,7 +246,7 @@ void en_window_settle(struct escrow_engine *e, const struct ledger_done *done)
 	/* The control side of the ledger has a mutex: the runner does it. */
 	w->done = *done;
 	atomic_store(&w->settled, 1);
-	en_work(e, &w->work);
+	en_help_work(e, &w->work);
 }
 
 /* With its lane, so that nobody is in the middle of the above. */
@@ -416,11 +353,16 @@ static void settled(struct escrow_engine *e, struct window *w)
 		en_work(e, &g->work);
 }
 
-void en_window_advance(struct escrow_engine *e, struct window *w)
+bool en_window_help(struct escrow_engine *e, struct window *w)
 {
 	if (atomic_exchange(&w->settled, 0))
 		settled(e, w);
-	if (w->use == WINDOW_ORPHAN && w->native)
+	return w->use != WINDOW_ORPHAN || !w->native;
+}
+
+void en_window_advance(struct escrow_engine *e, struct window *w)
+{
+	if (!en_window_help(e, w))
 		deallocate(e, w);
 }
 
@@ -448,7 +390,7 @@ void en_conn_orphan_windows(struct escrow_engine *e, struct conn *c)
 		struct grant *g = w->grant;
 
 		if (on_conn(w, c) && w->use != WINDOW_ORPHAN) {
-			orphan(e, w);
+			en_window_orphan(e, w);
 		} else if (w->conn == c && w->use == WINDOW_RESERVED && g &&
 			   ledger_window_leave(e->ledger, w->owner) == ESCROW_OK) {
 			en_window_back(e, w);

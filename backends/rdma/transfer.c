@@ -41,29 +41,47 @@ static void fill_bind(const struct native_wr *w, struct ibv_send_wr *to)
 		(w->rights & ESCROW_MAY_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u);
 }
 
-/* What moves no bytes; rare, and posted alone. */
-static __attribute__((noinline)) int post_window(struct native_conn *conn, struct native_wr *w,
-						 uint32_t *posted)
+static void fill_window(const struct native_wr *w, struct ibv_send_wr *to)
 {
 	/* rxe refuses a bind with immediate data (providers/rxe/rxe.c, validate_send_wr): it stays 0. */
-	struct ibv_send_wr wr = {
+	*to = (struct ibv_send_wr){
 		.wr_id = w->id, .opcode = (enum ibv_wr_opcode)w->opcode, .send_flags = w->flags};
-	struct ibv_send_wr *bad = NULL;
-	int rc;
-
 	if (w->opcode == NATIVE_BIND)
-		fill_bind(w, &wr);
+		fill_bind(w, to);
 	else
-		wr.invalidate_rkey = w->rkey;
-	rc = verbs_post_send(conn->lane->log, conn->qp, &wr, &bad);
-	*posted = rc == 0;
-	/*
-	 * libibverbs leaves mw->rkey of a Type-2 window to its user, and providers put the one that stands
-	 * there into the work request as the key to replace.  The request is built when post returns, so
-	 * the new key can be noted at once; if the bind fails the window is only ever deallocated.
-	 */
-	if (!rc && w->opcode == NATIVE_BIND)
-		w->window->mw->rkey = w->rkey;
+		to->invalidate_rkey = w->rkey;
+}
+
+#define WINDOWS 16u /* work requests given to the device at once */
+
+/* What moves no bytes; rare, and no layout of its own. */
+static __attribute__((noinline)) int post_windows(struct native_conn *conn, struct native_wr *w,
+						  uint32_t n, uint32_t *posted)
+{
+	struct ibv_send_wr wr[WINDOWS], *bad = NULL;
+	uint32_t done = 0, some, i;
+	int rc = 0;
+
+	for (; !rc && done < n; done += some) {
+		some = n - done < WINDOWS ? n - done : WINDOWS;
+		for (i = 0; i < some; i++) {
+			fill_window(&w[done + i], &wr[i]);
+			wr[i].next = i + 1 < some ? &wr[i + 1] : NULL;
+		}
+		rc = verbs_post_send(conn->lane->log, conn->qp, wr, &bad);
+		if (rc)
+			some = bad ? (uint32_t)(bad - wr) : 0;
+		/*
+		 * libibverbs leaves mw->rkey of a Type-2 window to its user, and providers put the one that
+		 * stands there into the work request as the key to replace.  The request is built when post
+		 * returns, so the new key can be noted at once; if the bind fails the window is only ever
+		 * deallocated.
+		 */
+		for (i = 0; i < some; i++)
+			if (w[done + i].opcode == NATIVE_BIND)
+				w[done + i].window->mw->rkey = w[done + i].rkey;
+	}
+	*posted = done;
 	return rc;
 }
 
@@ -74,7 +92,7 @@ int transfer_post(struct native_conn *conn, struct native_wr *wr, uint32_t n, ui
 	int rc;
 
 	if (__builtin_expect(wr->opcode >= NATIVE_INVALIDATE, 0))
-		return post_window(conn, wr, posted);
+		return post_windows(conn, wr, n, posted);
 	*posted = n;
 	last->next = NULL;
 	rc = verbs_post_send(conn->lane->log, conn->qp, first, &bad);

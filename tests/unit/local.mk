@@ -202,6 +202,10 @@ test_threaded += %D%/test-engine-threads
 %C%_test_engine_threads_SOURCES = %D%/test-engine-threads.c $(engine_kit)
 %C%_test_engine_threads_LDADD   = $(engine_test_ldadd)
 
+test_programs += %D%/test-engine-grants
+test_threaded += %D%/test-engine-grants
+%C%_test_engine_grants_SOURCES = %D%/test-engine-grants.c $(engine_kit)
+%C%_test_engine_grants_LDADD   = $(engine_test_ldadd)
 test_programs += %D%/test-engine-windows
 %C%_test_engine_windows_SOURCES = %D%/test-engine-windows.c $(engine_kit)
 %C%_test_engine_windows_LDADD   = $(engine_test_ldadd)

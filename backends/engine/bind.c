@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * bind.c - binds and invalidations that are due: what comes together is posted together, a chain and a
+ * doorbell for each connection.  Each asks for its own completion, and nothing is exported or given back
+ * for the completion of another.
+ */
+#include "backends/engine/engine.h"
+
+#include <errno.h>
+
+static struct native_wr bind_of(struct escrow_engine *e, const struct window *w)
+{
+	const struct grant *g = w->grant;
+	struct native_wr wr = {
+		.opcode = NATIVE_BIND,
+		.flags = NATIVE_SIGNALED,
+		.rkey = (e->ops->window_key(w->native) & ~0xffu) | w->tag,
+		.window = w->native,
+		.region = en_grant_native(g, w->context),
+		.addr = g->addr,
+		.length = g->length,
+		.rights = g->rights,
+	};
+
+	return wr;
+}
+
+static struct native_wr invalidate_of(const struct window *w)
+{
+	struct native_wr wr = {
+		.opcode = NATIVE_INVALIDATE,
+		/* READs that use the key at the peer are not ours to order; ours are. */
+		.flags = NATIVE_SIGNALED | NATIVE_FENCE,
+		.rkey = w->rkey,
+	};
+
+	return wr;
+}
+
+/* The connection takes nothing more: an invalidation is then proved by its end, a bind is none. */
+static void refused(struct escrow_engine *e, struct window *w)
+{
+	struct grant *g = w->grant;
+	enum window_due due = w->due;
+
+	w->due = DUE_NONE;
+	if (due == DUE_INVALIDATE) {
+		en_window_orphan(e, w);
+	} else if (!en_conn_spare(w->conn) && g->state == GRANT_BINDING && !g->failed) {
+		g->failed = ESCROW_E_PEER_LOST;
+		en_work(e, &g->work);
+	}
+	/* Of a spare one it is given back when that retires. */
+}
+
+/* What is due may have been taken back while a device was asked for something. */
+static bool stands(struct window *w)
+{
+	const struct grant *g = w->grant;
+	bool bind = w->due == DUE_BIND && w->use == WINDOW_RESERVED && g &&
+		    (g->state == GRANT_BINDING || g->state == GRANT_READY);
+
+	if (!bind && (w->due != DUE_INVALIDATE || w->use != WINDOW_BOUND))
+		w->due = DUE_NONE;
+	return w->due != DUE_NONE;
+}
+
+/* lane. Lends it; false: the connection takes no more. */
+static bool lend(struct escrow_engine *e, struct conn *c, struct window *w, struct native_wr *wr)
+{
+	bool bind = w->due == DUE_BIND;
+
+	if (!c->native || atomic_load(&c->broken) || (bind && !c->established))
+		return false;
+	*wr = bind ? bind_of(e, w) : invalidate_of(w);
+	if (ledger_wr_lend(c->lane->ledger, c->owner, bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE,
+			   w->owner, &wr->id) < 0)
+		return false;
+	atomic_store(&w->asked, w->owner);
+	return true;
+}
+
+/* lane. The device took it. */
+static void taken(struct escrow_engine *e, struct conn *c, struct window *w, uint32_t rkey)
+{
+	bool bind = w->due == DUE_BIND;
+
+	w->due = DUE_NONE;
+	w->use = bind ? WINDOW_BINDING : WINDOW_INVALIDATING;
+	if (bind) {
+		w->rkey = rkey;
+		w->keys_on = c->owner;
+	}
+	ledger_window_event(e->ledger, w->owner, bind ? LEDGER_E_BIND : LEDGER_E_INVALIDATE);
+}
+
+/*
+ * lane. The device did not: of the first it said why, the others were not looked at and stay due.  A bind
+ * ends as if its completion had said so.
+ */
+static void not_taken(struct escrow_engine *e, struct conn *c, struct window **w, uint32_t n)
+{
+	struct ledger_done done[BIND_CHAIN];
+	int32_t m = ledger_rejected(c->lane->ledger, c->owner, n, done, BIND_CHAIN), i;
+
+	if (w[0]->due == DUE_INVALIDATE) {
+		refused(e, w[0]);
+		return;
+	}
+	w[0]->due = DUE_NONE;
+	w[0]->use = WINDOW_BINDING;
+	for (i = 0; i < m; i++)
+		if (done[i].subject == w[0]->owner)
+			en_settle(c->lane, &done[i], 0);
+}
+
+/* lane. How many of them have been dealt with, at least one. */
+static uint32_t post_chain(struct escrow_engine *e, struct conn *c, struct window **w, uint32_t n)
+{
+	struct native_wr wr[BIND_CHAIN];
+	uint32_t lent, posted, i;
+
+	for (lent = 0; lent < n; lent++)
+		if (!lend(e, c, w[lent], &wr[lent]))
+			break;
+	if (!lent) {
+		refused(e, w[0]);
+		return 1;
+	}
+	en_post(e, c, w[0]->due == DUE_BIND ? ESCROW_STEP_BIND_WINDOW : ESCROW_STEP_INVALIDATE, wr,
+		lent, &posted);
+	for (i = 0; i < posted; i++)
+		taken(e, c, w[i], wr[i].rkey);
+	if (posted == lent)
+		return posted;
+	not_taken(e, c, &w[posted], lent - posted);
+	return posted + 1;
+}
+
+static bool among(struct window *const *chain, uint32_t n, const struct window *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (chain[i] == w)
+			return true;
+	return false;
+}
+
+/* All that is due on the connection of the first, from there on.  A fault plan counts each post as a step. */
+static uint32_t collect(struct escrow_engine *e, uint32_t from, struct window **chain)
+{
+	uint32_t most = e->config.test_faults ? 1 : BIND_CHAIN, n = 0, i;
+
+	for (i = from; i < e->ndue && n < most; i++) {
+		struct window *w = e->due[i];
+
+		if (stands(w) && (!n || w->conn == chain[0]->conn) && !among(chain, n, w))
+			chain[n++] = w;
+	}
+	return n;
+}
+
+void en_windows_post(struct escrow_engine *e, bool wait)
+{
+	struct window *chain[BIND_CHAIN];
+	uint32_t i, n, done, left = 0;
+
+	for (i = 0; i < e->ndue; i++) {
+		struct window *w = e->due[i];
+
+		if (!stands(w))
+			continue;
+		if (wait) {
+			en_lane_lock(w->conn->lane);
+		} else if (!en_lane_trylock(w->conn->lane)) {
+			e->due[left++] = w;
+			continue;
+		}
+		n = collect(e, i, chain);
+		for (done = 0; done < n;)
+			done += post_chain(e, w->conn, &chain[done], n - done);
+		en_lane_unlock(chain[0]->conn->lane);
+	}
+	e->ndue = left;
+	/* Somebody has the lane: the runner waits for it. */
+	if (left)
+		en_work(e, &e->due[0]->work);
+}
+
+bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due)
+{
+	if (e->ndue == WINDOWS_DUE)
+		return false;
+	w->due = (uint8_t)due;
+	e->due[e->ndue++] = w;
+	return true;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a grant costs beside its bind and its invalidation: those of several that come together are one
+ * post for each connection, and the thread that asks takes the steps that need no native call.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/mock/mock.h"
+#include "tests/lib/testing.h"
+#include "tests/unit/engine-kit.h"
+
+#define GRANTS 20u
+#define CHAIN 16u /* a post of windows has no more */
+
+static struct kit a, b; /* a grants */
+static uint64_t grants[GRANTS];
+
+static struct {
+	struct native_conn *conn; /* whose posts are noted: of the first bind that was seen */
+	uint32_t posts, binds, invalidations, most;
+	uint32_t take; /* of a post with more than that so many are taken, once; 0 = all */
+	_Atomic uint32_t by_us;
+	pthread_t us;
+} seen;
+
+static void note(const struct native_wr *wr, uint32_t n)
+{
+	seen.posts++;
+	seen.most = n > seen.most ? n : seen.most;
+	for (uint32_t i = 0; i < n; i++) {
+		ck_assert(wr[i].opcode == NATIVE_BIND || wr[i].opcode == NATIVE_INVALIDATE);
+		ck_assert(wr[i].flags & NATIVE_SIGNALED);
+		seen.binds += wr[i].opcode == NATIVE_BIND;
+		seen.invalidations += wr[i].opcode == NATIVE_INVALIDATE;
+	}
+}
+
+static int watch_post(struct native_conn *c, struct native_wr *wr, uint32_t n, uint32_t *posted)
+{
+	int rc;
+
+	if (wr->opcode != NATIVE_BIND && wr->opcode != NATIVE_INVALIDATE)
+		return mock_native.post(c, wr, n, posted);
+	if (pthread_equal(pthread_self(), seen.us))
+		atomic_fetch_add(&seen.by_us, 1);
+	seen.conn = seen.conn ? seen.conn : c;
+	if (c != seen.conn)
+		return mock_native.post(c, wr, n, posted);
+	note(wr, n);
+	if (!seen.take || n <= seen.take)
+		return mock_native.post(c, wr, n, posted);
+	rc = mock_native.post(c, wr, seen.take, posted);
+	seen.take = 0;
+	return rc ? rc : ENOMEM;
+}
+
+static void watch(void)
+{
+	memset(&seen, 0, sizeof(seen));
+	seen.us = pthread_self();
+	kit_table.post = watch_post;
+}
+
+static void open_ends(void)
+{
+	static const char *const settings[] = {"drain_ms=100", "control_thread=0", NULL};
+
+	kit_settings = settings;
+	kit_start(&a, "a");
+	kit_start(&b, "b");
+	kit_settings = NULL;
+	kit_connect(&a, &b);
+	watch();
+}
+
+static void close_ends(void)
+{
+	kit_close(&b, &a, false);
+	kit_close(&a, NULL, false);
+	ck_assert_uint_eq(kit_allocs, 0);
+}
+
+static uint64_t grant_one(struct escrow_engine *e, uint64_t peer, uint64_t region)
+{
+	struct escrow_grant_args args = {.size = sizeof(args),
+					 .rights = ESCROW_MAY_READ,
+					 .peer = peer,
+					 .region = region,
+					 .length = 4096};
+	struct escrow_error error = {.size = sizeof(error)};
+	uint64_t grant = 0;
+
+	ck_assert_msg(KIT_OPS->grant(e, &args, &grant, &error) == ESCROW_IN_PROGRESS, "%s",
+		      error.text);
+	return grant;
+}
+
+static void grant_all(void)
+{
+	for (uint32_t i = 0; i < GRANTS; i++)
+		grants[i] = grant_one(a.engine, a.peer, a.region);
+}
+
+/* How many of so many events of the kind say E_DEVICE; the others are good. */
+static uint32_t await(uint16_t kind, uint32_t n)
+{
+	uint32_t failed = 0;
+
+	for (; n; n--) {
+		escrow_status st = kit_wait(&a, &b, kind).status;
+
+		ck_assert(st == ESCROW_OK || st == ESCROW_E_DEVICE);
+		failed += st != ESCROW_OK;
+	}
+	return failed;
+}
+
+START_TEST(together_in_one_post)
+{
+	open_ends();
+	grant_all();
+	ck_assert_uint_eq(await(ESCROW_EV_GRANT_READY, GRANTS), 0);
+	/* Twenty on this connection: a full chain and the rest. */
+	ck_assert_uint_eq(seen.binds, GRANTS);
+	ck_assert_uint_eq(seen.posts, (GRANTS + CHAIN - 1) / CHAIN);
+	ck_assert_uint_eq(seen.most, CHAIN);
+	for (uint32_t i = 0; i < GRANTS; i++)
+		ck_assert_int_eq(KIT_OPS->revoke(a.engine, grants[i], 0), ESCROW_IN_PROGRESS);
+	ck_assert_uint_eq(await(ESCROW_EV_GRANT_REVOKED, GRANTS), 0);
+	ck_assert_uint_eq(seen.invalidations, GRANTS);
+	ck_assert_uint_eq(seen.posts, 2 * ((GRANTS + CHAIN - 1) / CHAIN));
+	close_ends();
+}
+END_TEST
+
+/* One was refused: that grant fails, what stood before it was taken, what stood behind is posted again. */
+START_TEST(a_device_that_takes_a_part)
+{
+	open_ends();
+	seen.take = 3 + 4 * (uint32_t)_i;
+	grant_all();
+	ck_assert_uint_eq(await(ESCROW_EV_GRANT_READY, GRANTS), 1);
+	ck_assert_uint_eq(seen.take, 0);
+	for (uint32_t i = 0; i < GRANTS; i++)
+		KIT_OPS->revoke(a.engine, grants[i], 0);
+	await(ESCROW_EV_GRANT_REVOKED, GRANTS - 1);
+	/* The one that failed has ended: its place, its windows and their slots are there again. */
+	grant_all();
+	ck_assert_uint_eq(await(ESCROW_EV_GRANT_READY, GRANTS), 0);
+	close_ends();
+}
+END_TEST
+
+/* Of an invalidation that was refused the window is deallocated, which proves as much; the others go on. */
+START_TEST(invalidations_that_are_refused)
+{
+	open_ends();
+	grant_all();
+	ck_assert_uint_eq(await(ESCROW_EV_GRANT_READY, GRANTS), 0);
+	seen.take = 5;
+	for (uint32_t i = 0; i < GRANTS; i++)
+		ck_assert_int_eq(KIT_OPS->revoke(a.engine, grants[i], 0), ESCROW_IN_PROGRESS);
+	ck_assert_uint_eq(await(ESCROW_EV_GRANT_REVOKED, GRANTS), 0);
+	ck_assert_uint_eq(seen.take, 0);
+	close_ends();
+}
+END_TEST
+
+/* ---- An engine with a thread, connected to itself ----------------------------------------------------- */
+#define THREADS 2u
+#define TURNS 100u
+
+static struct kit k;
+static uint64_t peer;
+static _Atomic uint64_t ready[THREADS], revoked[THREADS];
+static _Atomic uint32_t ended;
+
+static void loop_event(const struct escrow_event *ev)
+{
+	ck_assert_int_eq(ev->status, ESCROW_OK);
+	if (ev->kind == ESCROW_EV_GRANT_READY)
+		atomic_fetch_add(&ready[ev->user], 1);
+	if (ev->kind == ESCROW_EV_GRANT_REVOKED)
+		atomic_fetch_add(&revoked[ev->user], 1);
+}
+
+static uint16_t loop_poll(void)
+{
+	struct escrow_event ev;
+
+	if (KIT_OPS->poll(k.engine, &ev, 1, sizeof(ev), 0) != 1)
+		return 0;
+	loop_event(&ev);
+	return ev.kind;
+}
+
+static void loop_open(void)
+{
+	static const char *const settings[] = {"control_thread=1", "drain_ms=50", NULL};
+	struct escrow_invite_args invite = {.size = sizeof(invite), .peer_name = "me"};
+	struct escrow_peer_args args = {.size = sizeof(args), .peer_name = "me"};
+	uint8_t buf[1024];
+	uint64_t len = sizeof(buf);
+	int ups = 0;
+
+	kit_settings = settings;
+	kit_start(&k, "k");
+	kit_settings = NULL;
+	watch();
+	ck_assert_int_eq(KIT_OPS->invite(k.engine, &invite, buf, &len), ESCROW_OK);
+	args.invitation = buf;
+	args.invitation_len = len;
+	ck_assert_int_eq(KIT_OPS->connect(k.engine, &args, &peer, NULL), ESCROW_IN_PROGRESS);
+	while (ups < 2)
+		ups += loop_poll() == ESCROW_EV_PEER_UP;
+}
+
+static void loop_close(void)
+{
+	ck_assert_int_eq(KIT_OPS->close(k.engine, 0, ESCROW_CLOSE_ABORT), ESCROW_IN_PROGRESS);
+	while (loop_poll() != ESCROW_EV_CLOSED)
+		;
+	KIT_OPS->release(k.engine);
+	free(k.memory);
+	ck_assert_uint_eq(kit_allocs, 0);
+}
+
+/* Binds and invalidations are posted by who asks for them, unless the thread is at work just then. */
+START_TEST(the_thread_is_not_needed)
+{
+	loop_open();
+	for (uint32_t i = 0; i < TURNS; i++) {
+		uint64_t grant = grant_one(k.engine, peer, k.region);
+
+		while (loop_poll() != ESCROW_EV_GRANT_READY)
+			;
+		ck_assert_int_eq(KIT_OPS->revoke(k.engine, grant, 0), ESCROW_IN_PROGRESS);
+		while (loop_poll() != ESCROW_EV_GRANT_REVOKED)
+			;
+	}
+	ck_assert_uint_gt(atomic_load(&seen.by_us), 0);
+	loop_close();
+}
+END_TEST
+
+static void *grant_main(void *arg)
+{
+	uint32_t me = *(uint32_t *)arg;
+
+	for (uint64_t turn = 1; turn <= TURNS; turn++) {
+		struct escrow_grant_args args = {.size = sizeof(args),
+						 .rights = ESCROW_MAY_WRITE,
+						 .peer = peer,
+						 .region = k.region,
+						 .length = 512,
+						 .user = me};
+		uint64_t grant;
+
+		ck_assert_int_eq(KIT_OPS->grant(k.engine, &args, &grant, NULL), ESCROW_IN_PROGRESS);
+		/* Each second one is taken back while it may still be bound; then it is told once, and ends. */
+		while (turn % 2 && atomic_load(&ready[me]) + atomic_load(&revoked[me]) < 1)
+			;
+		ck_assert_int_eq(KIT_OPS->revoke(k.engine, grant, 0), ESCROW_IN_PROGRESS);
+		while (!atomic_load(&revoked[me]))
+			;
+		atomic_store(&ready[me], 0);
+		atomic_store(&revoked[me], 0);
+	}
+	atomic_fetch_add(&ended, 1);
+	return NULL;
+}
+
+START_TEST(several_that_grant_beside_a_poll)
+{
+	pthread_t t[THREADS];
+	uint32_t me[THREADS];
+
+	loop_open();
+	for (uint32_t i = 0; i < THREADS; i++) {
+		me[i] = i;
+		ck_assert_int_eq(pthread_create(&t[i], NULL, grant_main, &me[i]), 0);
+	}
+	while (atomic_load(&ended) < THREADS)
+		loop_poll();
+	for (uint32_t i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+	loop_close();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("engine-grants");
+	TCase *t = tcase_create("together");
+
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, together_in_one_post);
+	tcase_add_loop_test(t, a_device_that_takes_a_part, 0, 4);
+	tcase_add_test(t, invalidations_that_are_refused);
+	tcase_add_test(t, the_thread_is_not_needed);
+	tcase_add_test(t, several_that_grant_beside_a_poll);
+	suite_add_tcase(s, t);
+	return testing_run(s);
+}
