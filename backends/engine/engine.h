@@ -50,6 +50,8 @@ struct escrow_engine {
 	uint8_t incarnation[16];
 	uint8_t secret[16]; /* makes the marks of our requests */
 	uint32_t ncontexts, nrails, nlanes, nowners;
+	uint32_t
+		nexact; /* registrations of its own that a grant may need: one a context, or none */
 	uint32_t conns_per_peer;
 	uint32_t peer_lanes; /* of num_lanes, what the quota of connections lets one peer use */
 	uint32_t max_slices; /* of one op */

@@ -8,17 +8,18 @@
 
 #include <errno.h>
 
-static bool needed(const struct grant *g, uint32_t ctx)
+static bool needed(const struct escrow_engine *e, const struct grant *g, uint32_t ctx)
 {
-	return g->parts[ctx] && !g->e->contexts[ctx].info.exact_windows &&
+	return g->parts[ctx] && !e->contexts[ctx].info.exact_windows &&
 	       (g->addr != g->region->addr || g->length != g->region->length);
 }
 
 struct native_region *en_grant_native(const struct grant *g, const struct context *c)
 {
-	uint32_t ctx = (uint32_t)(c - g->e->contexts);
+	uint32_t ctx = (uint32_t)(c - c->e->contexts);
 
-	return g->exact[ctx].owner ? g->exact[ctx].native : g->region->parts[ctx].native;
+	return ctx < c->e->nexact && g->exact[ctx].owner ? g->exact[ctx].native
+							 : g->region->parts[ctx].native;
 }
 
 static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
@@ -57,21 +58,21 @@ static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
 	return 0;
 }
 
-bool en_exact_wanted(const struct grant *g)
+bool en_exact_wanted(const struct escrow_engine *e, const struct grant *g)
 {
 	uint32_t i;
 
-	for (i = 0; i < g->e->ncontexts; i++)
-		if (needed(g, i) && !g->exact[i].owner)
+	for (i = 0; i < e->nexact; i++)
+		if (needed(e, g, i) && !g->exact[i].owner)
 			return true;
 	return false;
 }
 
-bool en_exact_there(const struct grant *g)
+bool en_exact_there(const struct escrow_engine *e, const struct grant *g)
 {
 	uint32_t i;
 
-	for (i = 0; i < g->e->ncontexts; i++)
+	for (i = 0; i < e->nexact; i++)
 		if (g->exact[i].owner)
 			return true;
 	return false;
@@ -82,8 +83,8 @@ int en_exact_make(struct escrow_engine *e, struct grant *g)
 	uint32_t i;
 	int rc = 0;
 
-	for (i = 0; i < e->ncontexts && rc == 0; i++)
-		if (needed(g, i) && !g->exact[i].owner)
+	for (i = 0; i < e->nexact && rc == 0; i++)
+		if (needed(e, g, i) && !g->exact[i].owner)
 			rc = make(e, g, i);
 	return rc;
 }
@@ -100,7 +101,7 @@ void en_exact_end(struct escrow_engine *e, struct grant *g)
 	uint32_t i;
 	int rc;
 
-	for (i = 0; i < e->ncontexts; i++) {
+	for (i = 0; i < e->nexact; i++) {
 		struct region_part *x = &g->exact[i];
 		struct native_region *native = x->native;
 		uint64_t owner = x->owner;

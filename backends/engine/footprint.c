@@ -12,7 +12,7 @@ void en_footprint(const struct escrow_engine *e, struct footprint *out)
 	out->slice_slot = ledger.slice;
 	out->grant = contexts * ledger.grant + (windows - contexts) * ledger.window +
 		     sizeof(struct grant) + windows * (sizeof(struct window) + sizeof(void *)) +
-		     contexts * (sizeof(struct region_part) + sizeof(uint64_t)) +
+		     contexts * sizeof(uint64_t) + e->nexact * sizeof(struct region_part) +
 		     (windows + contexts) * sizeof(void *);
 	out->connection = ledger.connection + sizeof(struct conn) + sizeof(void *) +
 			  (sizeof(struct peer) + sizeof(struct wire_invitation)) / windows;

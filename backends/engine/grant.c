@@ -119,7 +119,7 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	g->ready_told = 0;
 	g->request = 0;
 	memset(g->parts, 0, sizeof(*g->parts) * e->ncontexts);
-	memset(g->exact, 0, sizeof(*g->exact) * e->ncontexts);
+	memset(g->exact, 0, sizeof(*g->exact) * e->nexact);
 	memset(g->windows, 0, sizeof(struct window *) * e->conns_per_peer);
 	st = take_windows(e, g, error);
 	for (i = 0; i < (p ? e->ncontexts : 1u) && st == ESCROW_OK; i++)

@@ -151,11 +151,11 @@ static bool all_at_hand(struct escrow_engine *e, const struct grant *g)
 bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 {
 	/* A registration of its own ends when no window holds it. */
-	if (en_exact_there(g) && !has_window(g, false))
+	if (en_exact_there(e, g) && !has_window(g, false))
 		return false;
 	switch ((enum grant_state)g->state) {
 	case GRANT_BINDING:
-		return !en_exact_wanted(g) && all_at_hand(e, g);
+		return !en_exact_wanted(e, g) && all_at_hand(e, g);
 	case GRANT_READY:
 		return !g->peer || !has_window(g, true);
 	case GRANT_REVOKING:

@@ -292,7 +292,6 @@ enum window_due { DUE_NONE, DUE_BIND, DUE_INVALIDATE };
 
 struct window {
 	struct work work;
-	struct escrow_engine *e;
 	struct window *next; /* lock: parked, aside or free list */
 	uint64_t owner;
 	struct native_window *native;
@@ -306,9 +305,10 @@ struct window {
 	uint8_t due;      /* runner: enum window_due */
 	uint8_t tag;      /* runner: of the bind that is due */
 	uint8_t key_due;  /* lock: bound after the grant was exported, the peer is to be told */
+	/* lane writes them, then settled: what the ledger gave out for what was asked */
+	uint8_t what, outcome, releases;
 	_Atomic uint8_t settled;
-	_Atomic uint64_t asked;  /* lane: the owner for which work was posted; 0 = it is gone */
-	struct ledger_done done; /* lane writes it, then settled */
+	_Atomic uint64_t asked; /* lane: the owner for which work was posted; 0 = it is gone */
 };
 
 enum grant_state {
@@ -322,7 +322,6 @@ enum grant_state {
 
 struct grant {
 	struct work work;
-	struct escrow_engine *e;
 	_Atomic uint64_t handle; /* the first part's; 0 = free */
 	uint64_t user;
 	struct peer *peer; /* NULL: an offer */
@@ -341,7 +340,7 @@ struct grant {
 	uint8_t revoked;           /* ledger_grant_revoke was called */
 	_Atomic uint8_t polled;    /* its last event was given out */
 	struct window **windows;   /* one a connection of the peer, by its index */
-	struct region_part *exact; /* one a context: see exact.c */
+	struct region_part *exact; /* nexact of them: see exact.c */
 	uint64_t *parts;           /* ledger grants, one a context; 0 = none or gone */
 	struct event_node ready, ended;
 };

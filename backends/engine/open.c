@@ -38,7 +38,7 @@ static bool tables(struct escrow_engine *e)
 	e->nowners = 1 + e->ncontexts + e->nlanes + (uint32_t)conns +
 		     (uint32_t)c->max_regions * e->ncontexts +
 		     (uint32_t)c->max_peers * (1 + e->nrails) + e->nwindows +
-		     (uint32_t)c->max_grants * e->ncontexts * 2;
+		     (uint32_t)c->max_grants * (e->ncontexts + e->nexact);
 	return (e->lanes = en_block(e, e->nlanes, sizeof(*e->lanes))) &&
 	       (e->regions = en_block(e, c->max_regions, sizeof(*e->regions))) &&
 	       (e->peers = en_block(e, c->max_peers, sizeof(*e->peers))) &&
@@ -81,7 +81,7 @@ static bool memory_tables(struct escrow_engine *e)
 	const struct config *c = &e->config;
 	struct region_part *parts = en_block(e, c->max_regions * e->ncontexts, sizeof(*parts));
 	uint64_t *gparts = en_block(e, c->max_grants * e->ncontexts, sizeof(*gparts));
-	struct region_part *exact = en_block(e, c->max_grants * e->ncontexts, sizeof(*exact));
+	struct region_part *exact = en_block(e, c->max_grants * e->nexact, sizeof(*exact));
 	struct window **windows = en_block(e, c->max_grants * e->conns_per_peer, sizeof(*windows));
 	uint32_t *keys = en_block(e, c->max_remotes * e->conns_per_peer, sizeof(*keys));
 	_Atomic uint32_t *epochs = en_block(e, c->max_remotes * e->conns_per_peer, sizeof(*epochs));
@@ -97,10 +97,9 @@ static bool memory_tables(struct escrow_engine *e)
 		e->regions[i].parts = &parts[i * e->ncontexts];
 	}
 	for (i = 0; i < c->max_grants; i++) {
-		e->grants[i].e = e;
 		e->grants[i].work.kind = WORK_GRANT;
 		e->grants[i].parts = &gparts[i * e->ncontexts];
-		e->grants[i].exact = &exact[i * e->ncontexts];
+		e->grants[i].exact = &exact[i * e->nexact];
 		e->grants[i].windows = &windows[i * e->conns_per_peer];
 	}
 	pool_init(&e->grant_pool, gnext, (uint32_t)c->max_grants);
@@ -113,7 +112,6 @@ static bool memory_tables(struct escrow_engine *e)
 		e->remotes[i].epochs = &epochs[i * e->conns_per_peer];
 	}
 	for (i = e->nwindows; i-- > 0;) {
-		e->windows[i].e = e;
 		e->windows[i].work.kind = WORK_WINDOW;
 		e->windows[i].next = e->window_free;
 		e->window_free = &e->windows[i];
@@ -140,7 +138,7 @@ static escrow_status open_ledger(struct escrow_engine *e, struct escrow_error *e
 		.max_lanes = e->nlanes,
 		.max_connections = (uint32_t)(c->max_peers * e->conns_per_peer),
 		.max_regions = (uint32_t)c->max_regions * e->ncontexts,
-		.max_controls = (uint32_t)(c->max_peers * e->nrails + c->max_grants * e->ncontexts),
+		.max_controls = (uint32_t)(c->max_peers * e->nrails + c->max_grants * e->nexact),
 		.max_windows = e->nwindows,
 		.max_grants = (uint32_t)c->max_grants * e->ncontexts,
 		.max_accounts = (uint32_t)c->max_peers,
@@ -186,6 +184,8 @@ static escrow_status shape(struct escrow_engine *e, struct escrow_error *error)
 		window = least(window, in->max_window_bytes);
 		sges = least(sges, in->max_sge);
 		depth = least(depth, in->max_send_depth);
+		if (!in->exact_windows)
+			e->nexact = e->ncontexts;
 	}
 	/* A grant keeps two slots (bind and invalidation) while it is made, and one while it lives. */
 	want = c->send_depth + 2 * c->max_peer_grants + MESSAGE_SLOTS + 1;

@@ -338,8 +338,8 @@ void en_conn_orphan_windows(struct escrow_engine *e, struct conn *conn);
 /* What its windows are bound to in a context. */
 struct native_region *en_grant_native(const struct grant *g, const struct context *c);
 /* exact.c, runner: is one missing?  Is there one? */
-bool en_exact_wanted(const struct grant *g);
-bool en_exact_there(const struct grant *g);
+bool en_exact_wanted(const struct escrow_engine *e, const struct grant *g);
+bool en_exact_there(const struct escrow_engine *e, const struct grant *g);
 /* 0 or errno; the end, when no window is left. */
 int en_exact_make(struct escrow_engine *e, struct grant *g);
 void en_exact_end(struct escrow_engine *e, struct grant *g);

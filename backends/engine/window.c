@@ -244,7 +244,9 @@ void en_window_settle(struct escrow_engine *e, const struct ledger_done *done)
 	    atomic_load(&w->asked) != done->subject)
 		return;
 	/* The control side of the ledger has a mutex: the runner does it. */
-	w->done = *done;
+	w->what = (uint8_t)done->what;
+	w->outcome = done->outcome;
+	w->releases = done->releases;
 	atomic_store(&w->settled, 1);
 	en_help_work(e, &w->work);
 }
@@ -313,11 +315,15 @@ static void tell_key(struct escrow_engine *e, struct window *w)
 /* A bind or invalidation was settled: the ledger judges it, and its state is what counts. */
 static void settled(struct escrow_engine *e, struct window *w)
 {
+	struct ledger_done done = {.subject = atomic_load(&w->asked),
+				   .what = w->what,
+				   .outcome = w->outcome,
+				   .releases = w->releases};
 	struct ledger_owner_info info;
 	struct grant *g = w->grant;
 	uint32_t state;
 
-	ledger_window_settled(e->ledger, &w->done, &state);
+	ledger_window_settled(e->ledger, &done, &state);
 	if (w->use != WINDOW_BINDING && w->use != WINDOW_INVALIDATING)
 		return;
 	if (ledger_owner_info(e->ledger, w->owner, &info) < 0)

@@ -4,10 +4,12 @@
 
 #include <string.h>
 
-static void region_withdrawn(struct ledger *l, struct ledger_owner *o)
+static void region_withdrawn(struct ledger *l, uint32_t slot)
 {
-	o->withdrawn = l->withdrawals + 1;
-	__atomic_store_n(&l->withdrawals, o->withdrawn, __ATOMIC_RELEASE);
+	uint64_t number = l->withdrawals + 1;
+
+	l->withdrawn[region_index(l, slot)] = number;
+	__atomic_store_n(&l->withdrawals, number, __ATOMIC_RELEASE);
 }
 
 static escrow_status move(struct ledger *l, uint32_t slot, enum ledger_event event)
@@ -27,7 +29,7 @@ static escrow_status move(struct ledger *l, uint32_t slot, enum ledger_event eve
 	/* The state first: a lane that has seen the new number has seen the state too. */
 	if (region && event == LEDGER_E_STOP) {
 		lg_owner_move(l, slot, event);
-		region_withdrawn(l, o);
+		region_withdrawn(l, slot);
 		return ESCROW_OK;
 	}
 	lg_owner_move(l, slot, event);

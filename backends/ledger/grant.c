@@ -161,7 +161,7 @@ escrow_status ledger_grant_reserve(struct ledger *l, const struct ledger_grant_a
 		lg_owner_handle(l, o->parent));
 	*grant_of(l, slot) = (struct ledger_grant){.first = NONE,
 						   .windows = args->nwindows,
-						   .rights = args->rights,
+						   .rights = (uint8_t)args->rights,
 						   .plain = args->nwindows == 0};
 	lg_charge_take(l, slot, 0, ESCROW_CHARGE_GRANTS, 1);
 	lg_charge_take(l, slot, 1, ESCROW_CHARGE_GRANTED_BYTES, args->length);

@@ -34,7 +34,6 @@ uint32_t lg_owner_take(struct ledger *l, uint32_t kind)
 	o->kind = (uint8_t)kind;
 	o->parent = NONE;
 	o->name = NONE;
-	o->next = NONE;
 	for (unsigned int i = 0; i < PINS; i++)
 		o->pin[i] = NONE;
 	return slot;

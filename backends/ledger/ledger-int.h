@@ -57,13 +57,18 @@ struct ledger_log {
 #define KINDS (ESCROW_OWNER_CONTROL + 1u)
 #define PINS 3u
 
-struct ledger_owner { /* ctl */
+struct ledger_owner { /* ctl; two for each grant, so what few kinds need stands elsewhere */
 	uint32_t generation;
 	uint8_t kind; /* 0: free */
 	uint8_t state;
 	uint8_t stuck; /* quarantined itself, or held; its charges are counted as stuck */
 	uint8_t charge[2];
-	uint32_t parent;
+	uint8_t stage;
+	uint8_t receipt;
+	union {
+		uint32_t parent;
+		uint32_t next; /* free list */
+	};
 	uint32_t children;
 	uint32_t pins;
 	uint32_t held; /* stuck children and stuck pinners */
@@ -72,17 +77,13 @@ struct ledger_owner { /* ctl */
 	uint32_t steps; /* destroy steps it needs, as bits */
 	uint32_t begun;
 	uint32_t ended; /* with a receipt */
-	uint32_t stage;
 	int32_t rc;
-	uint32_t receipt;
-	uint32_t next; /* free list */
+	const char *why; /* a literal, or NULL */
 	uint64_t amount[2];
 	uint64_t native;
 	uint64_t addr;
 	uint64_t length;
 	uint64_t since_ns;
-	uint64_t withdrawn; /* region: the sync number lanes must have passed */
-	char why[24];
 };
 
 struct ledger_context { /* ctl */
@@ -107,8 +108,8 @@ struct ledger_window {  /* ctl */
 	uint32_t conn;
 	uint32_t next; /* of the same grant */
 	uint32_t rkey;
-	uint32_t binds;
-	uint32_t kept; /* SQ slots kept for it and not yet used by a posted request */
+	uint8_t binds; /* at most 255 */
+	uint8_t kept;  /* SQ slots kept for it and not yet used by a posted request */
 	bool bound_cqe;
 	uint64_t account; /* whose keys it made; 0 = none yet */
 	uint64_t keys_on; /* and on which connection; 0 = none yet, KEYS_ON_SEVERAL */
@@ -119,17 +120,15 @@ struct ledger_grant {     /* ctl */
 	uint32_t first;   /* window, an owner slot */
 	uint32_t windows; /* still attached */
 	uint32_t bound;
-	uint32_t rights;
+	uint8_t rights;
 	bool plain; /* made without windows */
 };
 
 struct ledger_holdout { /* ctl, hashed by index: a key of a freed window that its peer may still know */
-	uint32_t index;   /* rkey >> 8 */
+	uint32_t index;   /* number of the context << 24 | rkey >> 8 */
 	uint32_t next;    /* in its bucket, or on the free list */
-	uint32_t context; /* whose index it is */
-	bool used;
-	uint64_t account;
-	uint64_t conn; /* whose end is proof enough; or KEYS_ON_SEVERAL */
+	uint64_t account; /* 0: free */
+	uint64_t conn;    /* whose end is proof enough; or KEYS_ON_SEVERAL */
 };
 
 /* ---- Lanes ---------------------------------------------------------------------------------------- */
@@ -280,7 +279,8 @@ struct ledger {
 	struct ledger_debt *debts; /* all rings, by the slots of wr_ids */
 	uint32_t ndebts;
 	struct ledger_lendable *lendable; /* by region index */
-	uint32_t *name_ops;               /* atomic, by name and the engine's: only if limited */
+	uint64_t *withdrawn; /* ctl, by region index: the sync number lanes must have passed */
+	uint32_t *name_ops;  /* atomic, by name and the engine's: only if limited */
 	uint32_t region_base;
 	uint32_t conn_base;
 	uint32_t nops;

@@ -223,7 +223,10 @@ uint32_t ledger_step_calls(struct ledger *l, uint64_t owner, uint32_t step);
  */
 escrow_status ledger_context_fatal(struct ledger *l, uint64_t context);
 
-/* [ctl; connection: lane held] Gives up on a proof, by the rules: it stays, with all it pins. */
+/*
+ * [ctl; connection: lane held] Gives up on a proof, by the rules: it stays, with all it pins.  why: a
+ * literal of the loaded object; the record says it.
+ */
 escrow_status ledger_quarantine(struct ledger *l, uint64_t owner, const char *why);
 
 /*

@@ -39,7 +39,7 @@ bool lg_owner_quarantine(struct ledger *l, uint32_t slot, const char *why)
 
 	if (!lg_owner_move(l, slot, LEDGER_E_QUARANTINE))
 		return false;
-	snprintf(o->why, sizeof(o->why), "%s", why ? why : "");
+	o->why = why;
 	if (o->kind == ESCROW_OWNER_CONNECTION)
 		lg_conn_stick(l, conn_of(l, slot));
 	lg_owner_refresh(l, slot);
@@ -83,7 +83,7 @@ escrow_status ledger_context_fatal(struct ledger *l, uint64_t context)
 		goto unlock;
 	}
 	context_at(l, slot)->fatal = true;
-	snprintf(l->owners[slot].why, sizeof(l->owners[slot].why), "device lost");
+	l->owners[slot].why = "device lost";
 	lg_owner_refresh(l, slot);
 	for (uint32_t i = 1; i < l->nowners; i++) {
 		struct ledger_owner *o = &l->owners[i];

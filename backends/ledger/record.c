@@ -94,7 +94,7 @@ static void owner_text(const struct ledger *l, uint32_t slot, char *text, size_t
 	const char *gap = *name ? " " : "";
 
 	if (lg_owner_phase(l, slot) == ESCROW_OWNER_QUARANTINED)
-		snprintf(text, size, "%s: %s%s%.24s", state, o->why, gap, name);
+		snprintf(text, size, "%s: %s%s%.24s", state, o->why ? o->why : "", gap, name);
 	else if (o->held)
 		snprintf(text, size, "%s: held by %u in quarantine%s%.24s", state, o->held, gap,
 			 name);

@@ -78,7 +78,8 @@ static escrow_status may_deregister(struct ledger *l, uint32_t slot, struct escr
 	for (uint32_t i = 0; i < l->config.max_lanes; i++) {
 		struct ledger_lane *lane = &l->lanes[i];
 
-		if (lane->live && __atomic_load_n(&lane->synced, __ATOMIC_ACQUIRE) < o->withdrawn)
+		if (lane->live && __atomic_load_n(&lane->synced, __ATOMIC_ACQUIRE) <
+					  l->withdrawn[region_index(l, slot)])
 			return lg_fail(error, ESCROW_E_BUSY,
 				       "deregister: lane %u has not been passed since", i);
 	}

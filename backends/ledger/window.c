@@ -40,17 +40,25 @@ static uint32_t bucket(const struct ledger *l, uint32_t index)
 	return (index * 2654435761u >> 8) & (l->nholdouts - 1u);
 }
 
+/* Of its key, and of the device whose key that is. */
+static uint32_t index_of(const struct ledger *l, uint32_t slot)
+{
+	uint32_t context = lg_owner_context(l, slot) - l->base[ESCROW_OWNER_CONTEXT];
+
+	return context << 24 | l->windows[slot - l->base[ESCROW_OWNER_WINDOW]].rkey >> 8;
+}
+
 /* One that has made keys was looked at before the first, and its tags have gone on since. */
 bool lg_holdout_find(struct ledger *l, uint32_t slot)
 {
 	const struct ledger_window *w = window_of(l, slot);
-	uint32_t context = lg_owner_context(l, slot), index = w->rkey >> 8;
+	uint32_t index = index_of(l, slot);
 	uint32_t i = l->nholdouts ? l->buckets[bucket(l, index)] : NONE;
 
 	if (w->binds)
 		return false;
 	for (; i != NONE; i = l->holdouts[i].next) {
-		if (l->holdouts[i].index == index && l->holdouts[i].context == context)
+		if (l->holdouts[i].index == index)
 			return true;
 	}
 	return overflow_stands(l);
@@ -75,9 +83,7 @@ static void holdout_add(struct ledger *l, uint32_t slot)
 	}
 	h = &l->holdouts[i];
 	l->holdout_free = h->next;
-	h->used = true;
-	h->index = w->rkey >> 8;
-	h->context = lg_owner_context(l, slot);
+	h->index = index_of(l, slot);
 	h->account = w->account;
 	h->conn = w->keys_on;
 	h->next = l->buckets[bucket(l, h->index)];
@@ -91,7 +97,7 @@ static void holdout_remove(struct ledger *l, uint32_t i)
 	while (*at != i)
 		at = &l->holdouts[*at].next;
 	*at = l->holdouts[i].next;
-	l->holdouts[i].used = false;
+	l->holdouts[i].account = 0;
 	l->holdouts[i].next = l->holdout_free;
 	l->holdout_free = i;
 }
@@ -109,7 +115,7 @@ void lg_holdout_end(struct ledger *l, uint64_t account, const uint8_t *remote)
 	for (uint32_t i = 0; i < l->nholdouts; i++) {
 		const struct ledger_holdout *h = &l->holdouts[i];
 
-		if (h->used && (remote ? is_of(l, h->account, remote) : h->account == account))
+		if (h->account && (remote ? is_of(l, h->account, remote) : h->account == account))
 			holdout_remove(l, i);
 	}
 }
@@ -118,7 +124,7 @@ void lg_holdout_end(struct ledger *l, uint64_t account, const uint8_t *remote)
 void lg_holdout_end_conn(struct ledger *l, uint64_t conn)
 {
 	for (uint32_t i = 0; i < l->nholdouts; i++) {
-		if (l->holdouts[i].used && l->holdouts[i].conn == conn)
+		if (l->holdouts[i].account && l->holdouts[i].conn == conn)
 			holdout_remove(l, i);
 	}
 }
