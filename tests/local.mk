@@ -94,7 +94,7 @@ memcheck_not = %D%/unit/test-custody %D%/unit/test-swap-data %D%/softverbs/test-
     %D%/softverbs/catalogue-requester %D%/softverbs/catalogue-owner %D%/softverbs/catalogue-fabric \
     %D%/softverbs/test-returns %D%/softverbs/test-rails %D%/softverbs/test-hostile %D%/softverbs/test-quota
 check-valgrind: all $(check_PROGRAMS) $(check_LTLIBRARIES)
-	MEMCHECK='$(memcheck)' CK_TIMEOUT_MULTIPLIER=10 $(MAKE) check-TESTS \
+	MEMCHECK='$(memcheck)' CK_TIMEOUT_MULTIPLIER=20 $(MAKE) check-TESTS \
 	    TESTS='$(filter-out $(memcheck_not),$(test_programs)) %D%/conform/memcheck.sh' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute $(memcheck)'
 
