@@ -39,7 +39,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	int (*next)(struct ibv_qp *, struct ibv_qp_attr *, int);
-	struct path_step step = {.qp = qp, .attr = *attr, .mask = mask};
+	struct path_step step = {.qp = qp, .qp_num = qp->qp_num, .attr = *attr, .mask = mask};
 	int rc;
 
 	*(void **)&next = dlsym(RTLD_NEXT, "ibv_modify_qp");

@@ -15,6 +15,7 @@
 /* A step of a queue pair that worked. */
 struct path_step {
 	struct ibv_qp *qp;
+	uint32_t qp_num;
 	struct ibv_qp_attr attr;
 	int mask;
 	bool manager_asked;

@@ -73,6 +73,44 @@ START_TEST(as_the_manager_has_it)
 }
 END_TEST
 
+/*
+ * Each connection begins at a number of its own, which the other end is told, on a queue pair that was never in use:
+ * what is late of one before fits none.
+ */
+START_TEST(each_begins_anew)
+{
+	static struct path_step init[64], rtr[64], rts[64];
+	uint32_t numbers[256], all = 0, different = 0;
+
+	for (int round = 0; round < 4; round++) {
+		uint32_t n, told = 0;
+
+		up(NULL, NULL);
+		n = path_steps(IBV_QPS_RTS, rts, 64);
+		ck_assert_uint_ge(n, 2);
+		ck_assert_uint_le(n, 64);
+		ck_assert_uint_eq(path_steps(IBV_QPS_INIT, init, 64), n);
+		ck_assert_uint_eq(path_steps(IBV_QPS_RTR, rtr, 64), n);
+		for (uint32_t i = 0; i < n; i++) {
+			path_step_of(rts[i].qp, IBV_QPS_INIT); /* once */
+			numbers[all++] = rts[i].attr.sq_psn;
+			for (uint32_t k = 0; k < n; k++)
+				told += rtr[k].attr.dest_qp_num == rts[i].qp_num &&
+					rtr[k].attr.rq_psn == rts[i].attr.sq_psn;
+		}
+		ck_assert_uint_eq(told, n);
+		down();
+	}
+	/* Two of some twenty numbers of 24 bits are the same in one run of a hundred thousand. */
+	for (uint32_t i = 0, k; i < all; i++) {
+		for (k = 0; k < i && numbers[k] != numbers[i]; k++)
+			;
+		different += k == i;
+	}
+	ck_assert_uint_ge(different, all - 1);
+}
+END_TEST
+
 /* Each end decides for what it sends; a type of service goes to the other end too, which may differ. */
 START_TEST(priorities)
 {
@@ -337,6 +375,7 @@ int main(void)
 	t = tcase_create("path");
 	tcase_set_timeout(t, 240);
 	tcase_add_test(t, as_the_manager_has_it);
+	tcase_add_test(t, each_begins_anew);
 	tcase_add_test(t, priorities);
 	tcase_add_loop_test(t, the_default_partition, 0, 3);
 	tcase_add_test(t, no_port_is_in_it);
