@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/lib/testing.h"
@@ -224,12 +225,15 @@ END_TEST
 
 int main(void)
 {
+	struct rlimit most;
 	Suite *s;
 	TCase *t;
 	char why[256];
 
 	if (!ends_possible(why, sizeof(why)))
 		return testing_skip(why);
+	if (getrlimit(RLIMIT_MEMLOCK, &most) != 0 || most.rlim_max < 8 * MB)
+		return testing_skip("the hard limit of RLIMIT_MEMLOCK is below 8 MB");
 	s = suite_create("limits");
 	t = tcase_create("memlock");
 	tcase_set_timeout(t, 120);
