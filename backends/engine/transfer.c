@@ -7,9 +7,10 @@
  * holder and the next one is used.  No lock that waits, no allocation, no system call but the native
  * doorbell.
  *
- * Here is the short way of the commonest ops: one range, over the only connection of its peer.  It does all of an op or nothing, and decides no error: whatever is not as it usually is goes the long
- * way (long.c).  What the ops of a call have in common, their remote, its connection, its lane, is entered once;
- * then each op is looked up, lent and chained, and nothing of that can fail half-way.
+ * Here is the short way of the commonest ops: one range, over the only connection of its peer.  It does all of an op
+ * or nothing, and decides no error: whatever is not as it usually is goes the long way (long.c).  What the ops of a
+ * call have in common, their remote, its connection, its lane, is entered once; then each op is looked up, lent and
+ * chained, and nothing of that can fail half-way.
  */
 #include "backends/engine/transfer.h"
 

@@ -334,28 +334,18 @@ static inline void ledger_done_alone(const struct ledger_debt *d, struct ledger_
 }
 
 /*
- * lane. A success was polled.  If it is of the oldest debt of its connection, and that is its own parent, it is
- * settled: what it was, until the next loan on that connection.  Else NULL, and nothing is.
- */
-static inline const struct ledger_debt *ledger_settle_alone(struct ledger_lane *lane,
-							    uint64_t wr_id,
-							    struct ledger_conn **conn_out)
-{
-	const struct ledger_debt *d = debt_named(lane, wr_id, conn_out);
-
-	return LIKELY(d && settle_alone(lane, *conn_out, d)) ? d : NULL;
-}
-
-/*
  * lane. Successes in a row: the connection of the first, if they may be settled so.  No log is kept, what the lane says
  * is believed, and its last completions are of no error: all of that is so until the lane is given back.
  */
 static inline struct ledger_conn *ledger_row_conn(const struct ledger_lane *lane, uint64_t wr_id)
 {
-	struct ledger_conn *conn;
+	const struct ledger *l = lane->ledger;
+	uint32_t at = handle_slot(wr_id);
+	struct ledger_conn *conn = &l->conns[at >> l->shift];
 
-	return LIKELY(debt_named(lane, wr_id, &conn) && !conn->special && lane->plain) ? conn
-										       : NULL;
+	/* Whether it names a debt of that one, each is asked. */
+	return LIKELY(at < l->ndebts && conn->lane == lane && !conn->special && lane->plain) ? conn
+											     : NULL;
 }
 
 /* What a success in a row ends. */

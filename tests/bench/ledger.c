@@ -59,25 +59,28 @@ struct bench {
 };
 
 /*
- * As the engine does: the connection is looked up once for what is posted together, and what is common is
- * inline.  Called by pointer, so that each stays a function of its name.
+ * As the engine does with a row of one: the connection is looked up before, and what is common is inline.  Called
+ * by pointer, so that each stays a function of its name.
  */
 static uint64_t alone_lend(const struct bench *b)
 {
-	struct ledger_loan loan = {.region = b->region,
-				   .offset = b->offset,
-				   .length = b->length,
-				   .opcode = ESCROW_WRITE};
+	uint32_t region = ledger_row_region(b->lane->ledger, b->region, b->offset, b->length);
 
-	return ledger_lend_alone(b->lane, b->looked_up, 1, &loan);
+	if (!ledger_row_room(b->lane, b->looked_up) || region == NONE)
+		return 0;
+	return ledger_row_lend(b->lane, b->looked_up, 1, region, b->offset, b->length,
+			       ESCROW_WRITE);
 }
 
 static uint64_t alone_settle(const struct bench *b, uint64_t wr_id)
 {
-	struct ledger_conn *conn;
-	const struct ledger_debt *d = ledger_settle_alone(b->lane, wr_id, &conn);
+	struct ledger_conn *conn = ledger_row_conn(b->lane, wr_id);
+	struct ledger_end end;
 
-	return d ? d->subject : 0;
+	if (!conn || !ledger_row_alone(conn, wr_id, &end))
+		return 0;
+	ledger_alone_settle(b->lane, conn, &end);
+	return end.user;
 }
 
 static uint64_t (*volatile const lend)(const struct bench *b) = alone_lend;
