@@ -175,6 +175,7 @@ static inline escrow_status lent(escrow_status st)
 /* One range that one slice takes: charged, lent and chained in one step, or nothing. */
 static escrow_status whole_op(struct escrow_engine *e, struct transfer *t, struct op *op)
 {
+	const struct region *r;
 	struct ledger_loan loan;
 	struct span span;
 	struct conn *c;
@@ -183,12 +184,15 @@ static escrow_status whole_op(struct escrow_engine *e, struct transfer *t, struc
 
 	if (st < 0)
 		return st;
+	r = region_held(e, t->op->sge);
+	if (!r)
+		return ESCROW_E_INVALID;
 	place_in_chain(e, c, 1);
-	loan = loan_of(t, c);
+	loan = loan_of(t, r, c);
 	st = ledger_op_lend(c->lane->ledger, (uint64_t)(op - e->op_table), &loan, &id);
 	if (st < 0)
 		return lent(st);
-	span = span_of(t, c);
+	span = span_of(t, r, c);
 	chain_up(&c->lane->chain, &span, id, 0, t->total, NATIVE_SIGNALED);
 	return ESCROW_OK;
 }
@@ -198,6 +202,7 @@ static escrow_status run_op(struct escrow_engine *e, struct transfer *t, struct 
 			    uint64_t size, uint32_t n)
 {
 	uint64_t ids[CHAIN_WRS];
+	const struct region *r;
 	struct ledger_loan loan;
 	struct span span;
 	struct conn *c;
@@ -208,12 +213,15 @@ static escrow_status run_op(struct escrow_engine *e, struct transfer *t, struct 
 		st = ESCROW_E_AGAIN;
 	if (st < 0)
 		return st;
+	r = region_held(e, t->op->sge);
+	if (!r)
+		return ESCROW_E_INVALID;
 	place_in_chain(e, c, n);
-	loan = loan_of(t, c);
+	loan = loan_of(t, r, c);
 	st = ledger_run_lend(c->lane->ledger, (uint64_t)(op - e->op_table), &loan, size, n, ids);
 	if (st < 0)
 		return lent(st);
-	span = span_of(t, c);
+	span = span_of(t, r, c);
 	for (i = 0; i + 1 < n; i++)
 		chain_up(&c->lane->chain, &span, ids[i], i * size, size, 0);
 	chain_up(&c->lane->chain, &span, ids[i], i * size, t->total - i * size, NATIVE_SIGNALED);

@@ -33,6 +33,6 @@ void en_region_near(struct escrow_engine *e, struct region *r, const struct escr
 					    ? e->contexts[i].info.distance[node]
 					    : 0;
 
-		r->parts[i].distance = distance ? distance : NEAR;
+		atomic_store(&r->parts[i].distance, distance ? distance : NEAR);
 	}
 }

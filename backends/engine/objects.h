@@ -250,9 +250,9 @@ struct peer {
 struct region_part { /* in one context */
 	uint64_t owner;
 	struct native_region *native;
-	uint32_t key;      /* of it */
-	uint16_t done;     /* runner: deregistration tried */
-	uint16_t distance; /* of a region, to the device: 10 = near, or not known */
+	uint32_t key;              /* of it */
+	uint16_t done;             /* runner: deregistration tried */
+	_Atomic uint16_t distance; /* of a region, to the device: 10 = near, or not known */
 };
 
 enum region_state { REGION_FREE, REGION_LIVE, REGION_LEAVING, REGION_ENDED };
@@ -263,10 +263,10 @@ struct region {
 	_Atomic uint64_t handle; /* the first part's owner; 0 = free */
 	uint64_t user;
 	uint64_t addr;
-	uint64_t length;
-	uint32_t kind;   /* ESCROW_MEMORY_* */
-	uint32_t state;  /* lock */
-	uint32_t grants; /* lock: grants and offers on it */
+	_Atomic uint64_t length; /* without a lane it says nothing for certain */
+	uint32_t kind;           /* ESCROW_MEMORY_* */
+	uint32_t state;          /* lock */
+	uint32_t grants;         /* lock: grants and offers on it */
 	uint32_t stuck;
 	uint32_t silent;           /* the register call failed: no event */
 	_Atomic uint32_t polled;   /* its last event was given out */

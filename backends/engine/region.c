@@ -85,14 +85,16 @@ static escrow_status register_part(struct escrow_engine *e, struct region *r, ui
 				       detail.status < 0 ? detail.text : args_errno(rc));
 	}
 	part->key = e->ops->region_key(part->native);
-	ledger_region_key(e->ledger, part->owner, part->key);
+	/* Its handle there is the host's: of no other part it can be lent by that. */
+	if (i == 0)
+		ledger_region_key(e->ledger, part->owner, part->key);
 	ledger_owner_event(e->ledger, part->owner, LEDGER_E_READY);
 	return ESCROW_OK;
 }
 
 static struct region *take_slot(struct escrow_engine *e)
 {
-	uint32_t i;
+	uint32_t i, k;
 
 	for (i = 0; i < e->config.max_regions; i++) {
 		struct region *r = &e->regions[i];
@@ -104,7 +106,13 @@ static struct region *take_slot(struct escrow_engine *e)
 		r->state = REGION_ENDED; /* ours, and nobody finds it */
 		r->grants = r->stuck = 0;
 		atomic_store(&r->polled, 0);
-		memset(r->parts, 0, sizeof(*r->parts) * e->ncontexts);
+		for (k = 0; k < e->ncontexts; k++) {
+			/* Not the distance: who chooses a connection looks at it as it is. */
+			r->parts[k].owner = 0;
+			r->parts[k].native = NULL;
+			r->parts[k].key = 0;
+			r->parts[k].done = 0;
+		}
 		return r;
 	}
 	return NULL;

@@ -69,7 +69,8 @@ static uint64_t load_of(const struct transfer *t, const struct conn *c)
 static uint64_t cost_of(const struct escrow_engine *e, const struct transfer *t,
 			const struct conn *c, uint64_t bytes)
 {
-	uint64_t distance = t->region->parts[c->lane->in].distance;
+	uint64_t distance =
+		atomic_load_explicit(&t->region->parts[c->lane->in].distance, memory_order_relaxed);
 	uint64_t load = load_of(t, c);
 
 	return e->config.topology == TOPOLOGY_NEAREST ? distance << 56 | load
@@ -250,7 +251,7 @@ static escrow_status lend_pieces(struct transfer *t, const struct op *op, struct
 	escrow_status st = ESCROW_OK;
 
 	for (i = 0; i < n && st == ESCROW_OK; i++) {
-		struct region *r = en_region_find(e, pieces[i].region);
+		const struct region *r = region_held(e, &pieces[i]);
 
 		*lent = i;
 		if (!r)

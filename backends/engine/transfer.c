@@ -101,7 +101,7 @@ static inline uint32_t row(struct escrow_engine *e, struct transfer *t, const st
 
 	for (; id < ops + n; op = op_at(op, 1, stride)) {
 		const struct escrow_sge *range = op->sge;
-		const struct ledger_lendable *bytes;
+		const struct ledger_keyed *bytes;
 		uint64_t length;
 		struct op *mine;
 		uint32_t region;
@@ -118,7 +118,7 @@ static inline uint32_t row(struct escrow_engine *e, struct transfer *t, const st
 			break;
 		mine = op_begin(e, spare, op->user, remote);
 		*id++ = atomic_load_explicit(&mine->handle, memory_order_relaxed);
-		bytes = &ledger->ledger->lendable[region];
+		bytes = &ledger->ledger->keyed[region];
 		wr->sge->addr = bytes->addr + range->offset;
 		wr->sge->length = (uint32_t)length;
 		wr->sge->key = (uint32_t)bytes->key;
@@ -153,7 +153,7 @@ static inline bool chain_run(struct escrow_engine *e, struct transfer *t,
 {
 	struct lane *lane = t->only->lane;
 	struct chain *ch = &lane->chain;
-	const struct ledger_lendable *bytes = &lane->ledger->ledger->lendable[region];
+	const struct ledger_keyed *bytes = &lane->ledger->ledger->keyed[region];
 	struct span span = {.addr = bytes->addr + op->sge->offset,
 			    .remote_addr = t->remote->addr + op->remote_offset,
 			    .opcode = native_of(op->opcode),

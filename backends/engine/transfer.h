@@ -18,7 +18,7 @@ struct transfer {
 	struct remote *remote;
 	struct peer *peer;
 	struct notify *rider;
-	const struct region *region; /* of the first range */
+	const struct region *region; /* of the first range, as a guess: for its distance */
 	uint64_t total;
 	uint64_t id;
 	/* Of the whole call: ops still to come, slots taken for them, bytes READ and written. */
@@ -207,6 +207,18 @@ static inline uint32_t depth_left(const struct escrow_engine *e, const struct co
 	return taken < e->config.send_depth ? (uint32_t)e->config.send_depth - taken : 0;
 }
 
+/*
+ * lane. The region, if the range may be lent from it, or NULL.  That and what it is stays so until the lane is let go.
+ * Found before, it says nothing: its handle may have ended since, and its place be another region's.
+ */
+static inline const struct region *region_held(struct escrow_engine *e, const struct escrow_sge *s)
+{
+	const struct region *r = en_region_find(e, s->region);
+
+	return r && ledger_row_region(e->ledger, s->region, s->offset, s->length) != NONE ? r
+											  : NULL;
+}
+
 /* lane. The first n of the chain are with the device. */
 static inline void posted_of(struct escrow_engine *e, const struct chain *ch, uint32_t n,
 			     uint64_t bytes)
@@ -288,15 +300,16 @@ struct span {
 	uint32_t key, rkey;
 };
 
-static inline struct span span_of(const struct transfer *t, const struct conn *c)
+static inline struct span span_of(const struct transfer *t, const struct region *r,
+				  const struct conn *c)
 {
 	const struct escrow_op *op = t->op;
 
-	return (struct span){.addr = t->region->addr + op->sge->offset,
+	return (struct span){.addr = r->addr + op->sge->offset,
 			     .remote_addr = t->remote->addr + op->remote_offset,
 			     .inline_below = inline_below(c, op->opcode),
 			     .opcode = native_of(op->opcode),
-			     .key = t->region->parts[c->lane->in].key,
+			     .key = r->parts[c->lane->in].key,
 			     .rkey = t->remote->keys[c->index]};
 }
 
@@ -318,10 +331,11 @@ static inline void chain_up(struct chain *ch, const struct span *s, uint64_t id,
 	ch->bytes += length;
 }
 
-static inline struct ledger_loan loan_of(const struct transfer *t, const struct conn *c)
+static inline struct ledger_loan loan_of(const struct transfer *t, const struct region *r,
+					 const struct conn *c)
 {
 	return (struct ledger_loan){.connection = c->owner,
-				    .region = t->region->parts[c->lane->in].owner,
+				    .region = r->parts[c->lane->in].owner,
 				    .offset = t->op->sge->offset,
 				    .length = t->total,
 				    .opcode = t->op->opcode};

@@ -108,21 +108,6 @@ escrow_status ledger_owner_gone(struct ledger *l, uint64_t owner)
 	return status;
 }
 
-escrow_status ledger_region_key(struct ledger *l, uint64_t region, uint32_t key)
-{
-	escrow_status status = ESCROW_E_INVALID;
-	uint32_t slot;
-
-	pthread_mutex_lock(&l->mutex);
-	slot = lg_owner_find(l, region, ESCROW_OWNER_REGION);
-	if (slot != NONE) {
-		PUT(l->lendable[region_index(l, slot)].key, key);
-		status = ESCROW_OK;
-	}
-	pthread_mutex_unlock(&l->mutex);
-	return status;
-}
-
 escrow_status ledger_owner_native(struct ledger *l, uint64_t owner, uint64_t native, uint32_t rkey)
 {
 	escrow_status status = ESCROW_E_INVALID;

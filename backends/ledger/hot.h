@@ -28,15 +28,22 @@ static inline uint64_t wr_id_make(const struct ledger_conn *conn, uint32_t seque
 	return conn->wr_base | (uint64_t)sequence << SLOT_BITS | (sequence & conn->mask);
 }
 
-/* May the range be lent?  i: the index that the handle names, of `most`. */
-static inline bool region_lends(const struct ledger *l, uint32_t i, uint32_t most, uint64_t handle,
+/* Does this range lie in so many bytes? */
+static inline bool range_in(uint64_t offset, uint64_t length, uint64_t whole)
+{
+	uint64_t end;
+
+	return !__builtin_add_overflow(offset, length, &end) && end <= whole;
+}
+
+/* May the range be lent?  i: the index that the handle names. */
+static inline bool region_lends(const struct ledger *l, uint32_t i, uint64_t handle,
 				uint64_t offset, uint64_t length)
 {
 	const struct ledger_lendable *r = &l->lendable[i];
-	uint64_t end;
 
-	return i < most && __atomic_load_n(&r->handle, __ATOMIC_ACQUIRE) == handle &&
-	       !__builtin_add_overflow(offset, length, &end) && end <= GET(r->length);
+	return i < l->nregions && __atomic_load_n(&r->handle, __ATOMIC_ACQUIRE) == handle &&
+	       range_in(offset, length, GET(r->length));
 }
 
 /* What the slices of a parent have in common, if they are of a region. */
@@ -213,7 +220,7 @@ static inline uint64_t ledger_lend_alone(struct ledger_lane *lane, struct ledger
 	uint64_t wr_id;
 
 	if (UNLIKELY(!alone_room(lane, conn) ||
-		     !region_lends(l, i, l->nregions, loan->region, loan->offset, loan->length)))
+		     !region_lends(l, i, loan->region, loan->offset, loan->length)))
 		return 0;
 	wr_id = lend_alone(lane, conn, user, i, loan->offset, loan->length, loan->opcode);
 	if (UNLIKELY(!lane->plain))
@@ -237,13 +244,21 @@ static inline uint32_t ledger_run_room(const struct ledger_lane *lane,
 	return LIKELY(lane->plain) ? conn_room(lane, conn) : 0;
 }
 
-/* The region of a row's next: its index, or NONE if this range of it may not be lent.  No control buffer. */
+/*
+ * The region of a row's next: its index, or NONE if this range of it may not be lent, or it has no key.  With the lane
+ * it is so until that is given back: what is withdrawn ends only when every lane has passed.
+ */
 static inline uint32_t ledger_row_region(const struct ledger *l, uint64_t handle, uint64_t offset,
 					 uint64_t length)
 {
 	uint32_t i = handle_slot(handle) - l->region_base;
+	const struct ledger_keyed *r = &l->keyed[i];
 
-	return LIKELY(region_lends(l, i, l->config.max_regions, handle, offset, length)) ? i : NONE;
+	return LIKELY(i < l->config.max_regions &&
+		      __atomic_load_n(&r->handle, __ATOMIC_ACQUIRE) == handle &&
+		      range_in(offset, length, GET(r->length)))
+		       ? i
+		       : NONE;
 }
 
 /* lane. One of the room, in a region that was found since the lane was taken: its wr_id. */

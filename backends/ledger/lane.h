@@ -146,6 +146,14 @@ escrow_status ledger_op_lend(struct ledger_lane *lane, uint64_t user,
 escrow_status ledger_slice_also(struct ledger_lane *lane, uint64_t wr_id, uint64_t region,
 				uint64_t offset, uint64_t length);
 
+/* What a row takes of a region that has a key: ledger_row_region() says of which.  Of others the handle is always 0. */
+struct ledger_keyed {
+	uint64_t handle;
+	uint64_t length;
+	uint64_t addr;
+	uint64_t key; /* the low half is ledger_region_key()'s */
+};
+
 enum ledger_wr {
 	LEDGER_WR_SLICE,
 	LEDGER_WR_BIND,

@@ -136,10 +136,9 @@ struct ledger_holdout { /* ctl, hashed by index: a key of a freed window that it
 
 /* What a lane looks at to lend: the handle is 0 unless the region is LIVE (release/acquire). */
 struct ledger_lendable {
-	uint64_t handle;
-	uint64_t length;
-	uint64_t addr, key; /* ledger_region_key() */
+	uint64_t handle, length;
 };
+#define KEYED (UINT64_C(1) << 32) /* in struct ledger_keyed, beside the key */
 
 /* What a debt is of, in one word, so that a run of slices has it made once. */
 union ledger_shape {
@@ -279,6 +278,7 @@ struct ledger {
 	struct ledger_debt *debts; /* all rings, by the slots of wr_ids */
 	uint32_t ndebts;
 	struct ledger_lendable *lendable; /* by region index */
+	struct ledger_keyed *keyed;       /* too; of controls there are none */
 	uint64_t *withdrawn; /* ctl, by region index: the sync number lanes must have passed */
 	uint32_t *name_ops;  /* atomic, by name and the engine's: only if limited */
 	uint32_t region_base;

@@ -142,6 +142,7 @@ static bool allocate(struct ledger *l, uint32_t log_size)
 	NEED(l->debts, (uint64_t)c->max_connections << l->shift);
 	NEED(loans, (uint64_t)c->max_lanes * l->nregions);
 	NEED(l->lendable, l->nregions);
+	NEED(l->keyed, c->max_regions);
 	NEED(l->withdrawn, l->nregions);
 	NEED(l->name_ops, c->max_names + 1u);
 	NEED(log, (uint64_t)log_size * (c->max_lanes + 1u));

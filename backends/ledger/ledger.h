@@ -142,7 +142,10 @@ escrow_status ledger_owner_undo(struct ledger *l, uint64_t owner);
 /* [ctl] The native object's name, when it became known only after the create. */
 escrow_status ledger_owner_native(struct ledger *l, uint64_t owner, uint64_t native, uint32_t rkey);
 
-/* [ctl] By what the device names the bytes of a region: who lends finds it beside.  Before READY. */
+/*
+ * [ctl] By what the device names the bytes of a region: who lends in a row finds it beside, and lends so of no region
+ * that has none.  Before READY.
+ */
 escrow_status ledger_region_key(struct ledger *l, uint64_t region, uint32_t key);
 
 /*

@@ -12,7 +12,7 @@ static inline uint32_t region_find(const struct ledger *l, uint64_t handle, uint
 {
 	uint32_t i = handle_slot(handle) - l->region_base;
 
-	return LIKELY(region_lends(l, i, l->nregions, handle, offset, length)) ? i : NONE;
+	return LIKELY(region_lends(l, i, handle, offset, length)) ? i : NONE;
 }
 
 /* Of inline data nothing is lent. */
@@ -152,8 +152,7 @@ escrow_status ledger_run_lend(struct ledger_lane *lane, uint64_t user,
 	if (UNLIKELY(!conn || !conn->ready || GET(l->ops_slowly) || slices == 0 ||
 		     (uint64_t)conn_taken(conn) + slices > conn->room ||
 		     !makes(loan->length, bytes, slices) ||
-		     !region_lends(l, region, l->nregions, loan->region, loan->offset,
-				   loan->length)))
+		     !region_lends(l, region, loan->region, loan->offset, loan->length)))
 		return run_lend_slowly(lane, user, loan, bytes, slices, wr_ids);
 	if (UNLIKELY(!ledger_row_run(lane, conn, user, region, loan->offset, loan->opcode, slices,
 				     &run)))

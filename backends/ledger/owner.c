@@ -42,16 +42,45 @@ uint32_t lg_owner_context(const struct ledger *l, uint32_t slot)
 	return slot;
 }
 
+static void set_keyed(struct ledger *l, uint32_t slot, uint64_t handle)
+{
+	struct ledger_keyed *r = &l->keyed[region_index(l, slot)];
+
+	if (!(GET(r->key) & KEYED))
+		return;
+	if (handle) {
+		PUT(r->length, l->owners[slot].length);
+		PUT(r->addr, l->owners[slot].addr);
+	}
+	__atomic_store_n(&r->handle, handle, __ATOMIC_RELEASE);
+}
+
 /* Release: a lane that sees the handle sees the rest too. */
 static void set_lendable(struct ledger *l, uint32_t slot, bool live)
 {
 	struct ledger_lendable *r = &l->lendable[region_index(l, slot)];
+	uint64_t handle = live ? lg_owner_handle(l, slot) : 0;
 
-	if (live) {
+	if (live)
 		PUT(r->length, l->owners[slot].length);
-		PUT(r->addr, l->owners[slot].addr);
+	__atomic_store_n(&r->handle, handle, __ATOMIC_RELEASE);
+	if (l->owners[slot].kind == ESCROW_OWNER_REGION)
+		set_keyed(l, slot, handle);
+}
+
+escrow_status ledger_region_key(struct ledger *l, uint64_t region, uint32_t key)
+{
+	escrow_status status = ESCROW_E_INVALID;
+	uint32_t slot;
+
+	pthread_mutex_lock(&l->mutex);
+	slot = lg_owner_find(l, region, ESCROW_OWNER_REGION);
+	if (slot != NONE) {
+		PUT(l->keyed[region_index(l, slot)].key, KEYED | key);
+		status = ESCROW_OK;
 	}
-	__atomic_store_n(&r->handle, live ? lg_owner_handle(l, slot) : 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&l->mutex);
+	return status;
 }
 
 bool lg_owner_move(struct ledger *l, uint32_t slot, enum ledger_event event)
@@ -267,6 +296,7 @@ static void set_up(struct ledger *l, uint32_t slot, const struct ledger_owner_ar
 		lg_owner_pin(l, slot, lg_owner_find(l, a->account, ESCROW_OWNER_PEER));
 		break;
 	case ESCROW_OWNER_REGION:
+		PUT(l->keyed[region_index(l, slot)].key, 0);
 		lg_charge_take(l, slot, 0, ESCROW_CHARGE_REGIONS, 1);
 		lg_charge_take(l, slot, 1, ESCROW_CHARGE_BYTES, a->length);
 		break;

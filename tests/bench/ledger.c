@@ -45,6 +45,8 @@ static uint64_t add(struct ledger *l, struct ledger_owner_args args, enum ledger
 	uint64_t owner;
 
 	must(ledger_owner_add(l, &args, &owner, NULL), "add");
+	if (args.kind == ESCROW_OWNER_REGION)
+		must(ledger_region_key(l, owner, 1), "key");
 	if (args.kind != ESCROW_OWNER_LANE && args.kind != ESCROW_OWNER_PEER)
 		must(ledger_owner_event(l, owner, event), "ready");
 	return owner;

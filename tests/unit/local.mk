@@ -187,6 +187,11 @@ engine_test_ldadd = backends/engine/libengine.la backends/mock/libmock.la $(test
 test_programs += %D%/test-engine-batch
 %C%_test_engine_batch_SOURCES = %D%/test-engine-batch.c $(engine_kit)
 %C%_test_engine_batch_LDADD   = $(engine_test_ldadd)
+# A function of the test's own stands before the engine's choice of a connection.
+test_programs += %D%/test-engine-midway
+%C%_test_engine_midway_SOURCES = %D%/test-engine-midway.c $(engine_kit)
+%C%_test_engine_midway_LDADD   = $(engine_test_ldadd)
+%C%_test_engine_midway_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=en_choose
 test_programs += %D%/test-engine-path
 %C%_test_engine_path_SOURCES = %D%/test-engine-path.c $(engine_kit)
 %C%_test_engine_path_LDADD   = $(engine_test_ldadd)

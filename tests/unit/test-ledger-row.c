@@ -214,10 +214,10 @@ START_TEST(regions)
 	uint32_t i;
 
 	ck_assert_int_eq(ledger_region_key(b.l, b.context, 5), ESCROW_E_INVALID);
-	ck_assert_int_eq(ledger_region_key(b.l, other, 5), ESCROW_OK);
 	i = ledger_row_region(b.l, other, 1, PIECE - 1);
 	ck_assert_uint_ne(i, NONE);
-	ck_assert_uint_eq(b.l->lendable[i].key, 5);
+	ck_assert_uint_eq((uint32_t)b.l->keyed[i].key, BED_KEY);
+	ck_assert_uint_eq(b.l->keyed[i].addr, 0x10000);
 	ck_assert_uint_eq(ledger_row_region(b.l, other, 1, PIECE), NONE);
 	ck_assert_uint_eq(ledger_row_region(b.l, other, UINT64_MAX, 2), NONE);
 	ck_assert_uint_eq(ledger_row_region(b.l, b.conn[0], 0, 1), NONE);
@@ -228,6 +228,33 @@ START_TEST(regions)
 	ck_assert_int_eq(ledger_owner_event(b.l, other, LEDGER_E_READY), ESCROW_OK);
 	ck_assert_uint_eq(ledger_row_region(b.l, other, 0, 1), NONE);
 	ck_assert_int_eq(bed_deregister(&b, other, 0), ESCROW_OK);
+}
+END_TEST
+
+/* One that has no key is lent from, but in no row; also where one that had a key was before. */
+START_TEST(no_key)
+{
+	uint64_t had = bed_register(&b, PIECE), other, id;
+	struct ledger_owner_args args = {.kind = ESCROW_OWNER_REGION,
+					 .steps = LEDGER_STEP_BIT(ESCROW_STEP_DEREGISTER),
+					 .parent = b.context,
+					 .addr = 4096,
+					 .length = PIECE};
+	struct ledger_loan loan = {
+		.connection = b.conn[0], .length = PIECE, .opcode = ESCROW_WRITE};
+
+	ck_assert_uint_ne(ledger_row_region(b.l, had, 0, PIECE), NONE);
+	ck_assert_int_eq(bed_deregister(&b, had, 0), ESCROW_OK);
+	ck_assert_int_eq(ledger_owner_add(b.l, &args, &other, NULL), ESCROW_OK);
+	ck_assert_uint_eq(handle_slot(other), handle_slot(had));
+	ck_assert_int_eq(ledger_owner_event(b.l, other, LEDGER_E_READY), ESCROW_OK);
+	ck_assert_uint_eq(ledger_row_region(b.l, other, 0, PIECE), NONE);
+	ck_assert_uint_eq(ledger_row_region(b.l, had, 0, PIECE), NONE);
+	loan.region = other;
+	ck_assert_int_eq(ledger_op_lend(lane, 1, &loan, &id), ESCROW_OK);
+	ck_assert_int_eq(ledger_rejected(lane, b.conn[0], 1, done, 16), 1);
+	ck_assert_int_eq(bed_deregister(&b, other, 0), ESCROW_OK);
+	bed_check(&b);
 }
 END_TEST
 
@@ -269,6 +296,7 @@ int main(void)
 	tcase_add_test(tc, not_what_is_no_run);
 	tcase_add_test(tc, alone_in_order);
 	tcase_add_test(tc, regions);
+	tcase_add_test(tc, no_key);
 	tcase_add_test(tc, no_room);
 	suite_add_tcase(s, tc);
 	return testing_run(s);

@@ -109,6 +109,7 @@ uint64_t bed_register(struct bed *b, uint64_t length)
 					       .length = length,
 					       .steps = LEDGER_STEP_BIT(ESCROW_STEP_DEREGISTER)});
 
+	ck_assert_int_eq(ledger_region_key(b->l, region, BED_KEY), ESCROW_OK);
 	ck_assert_int_eq(ledger_owner_event(b->l, region, LEDGER_E_READY), ESCROW_OK);
 	return region;
 }

@@ -10,6 +10,7 @@
 #define BED_SQ 16
 #define BED_RQ 4
 #define BED_REGION 65536
+#define BED_KEY 5u /* of its regions */
 
 /* The host: counts what is allocated, can fail the k-th allocation, has a clock of its own. */
 struct bed_host {

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What happens in the middle of an op: its region ends between the check and the lane.  The moment is that at which the
+ * engine chooses a connection: the linker puts a function of ours before that one, see local.mk.
+ */
+#include <string.h>
+
+#include "backends/engine/transfer.h"
+#include "tests/lib/testing.h"
+#include "tests/unit/engine-kit.h"
+
+#define SLICE 4096u
+#define SLICES 100u
+#define BIG (SLICES * SLICE)
+
+static const char *settings_of[] = {
+	"test.faults=1", "drain_ms=100", "control_thread=0", "slice_bytes=4096", NULL, NULL, NULL};
+
+static struct kit lender, user;
+static uint8_t mine[BIG], other[BIG];
+static uint64_t going;  /* region of the user that ends in the middle */
+static uint64_t coming; /* and one that has its place then */
+
+/* ---- Moments ----------------------------------------------------------------------------------- */
+static void (*at_choice)(void); /* once */
+
+escrow_status __real_en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out);
+escrow_status __wrap_en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out);
+
+escrow_status __wrap_en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out)
+{
+	void (*now)(void) = at_choice;
+
+	at_choice = NULL;
+	if (now)
+		now();
+	return __real_en_choose(e, t, out);
+}
+
+/* ---- Two ends ------------------------------------------------------------------------------------ */
+static uint64_t take(struct kit *k, uint8_t *memory, uint64_t length)
+{
+	struct escrow_region_args args = {.size = sizeof(args),
+					  .addr = memory,
+					  .length = length,
+					  .memory_kind = ESCROW_MEMORY_HOST,
+					  .dmabuf_fd = -1};
+	uint64_t region;
+
+	ck_assert_int_eq(KIT_OPS->register_memory(k->engine, &args, &region, NULL), ESCROW_OK);
+	return region;
+}
+
+static void begin(const char *more, const char *and_more)
+{
+	settings_of[4] = more;
+	settings_of[5] = and_more;
+	kit_settings = settings_of;
+	kit_start(&lender, "l");
+	kit_start(&user, "u");
+	kit_settings = NULL;
+	kit_connect(&lender, &user);
+	at_choice = NULL;
+}
+
+static void finish(void)
+{
+	kit_close(&user, &lender, false);
+	kit_close(&lender, NULL, false);
+	ck_assert_uint_eq(kit_allocs, 0);
+}
+
+static int32_t submit(uint64_t remote, uint32_t opcode, struct escrow_sge *ranges, uint32_t n)
+{
+	struct escrow_op op = {
+		.user = 8, .remote = remote, .opcode = opcode, .nsge = n, .sge = ranges};
+	uint64_t id;
+
+	return KIT_OPS->transfer(user.engine, &op, 1, sizeof(op), 0, &id);
+}
+
+/* ---- Between the check and the lane ---------------------------------------------------------- */
+/* The region ends to its end, the host has polled that, and another one has its place. */
+static void another_in_its_place(void)
+{
+	struct region *was = en_region_find(user.engine, going);
+
+	ck_assert_int_eq(KIT_OPS->deregister_memory(user.engine, going, 0), ESCROW_IN_PROGRESS);
+	ck_assert_uint_eq(kit_wait(&user, NULL, ESCROW_EV_REGION_RELEASED).object, going);
+	coming = take(&user, other, BIG);
+	ck_assert_ptr_eq(en_region_find(user.engine, coming), was);
+}
+
+static const uint32_t opcodes[] = {ESCROW_READ, ESCROW_WRITE};
+
+START_TEST(a_dead_handle_moves_no_byte)
+{
+	struct escrow_sge range = {.length = SLICE};
+	uint64_t remote;
+
+	begin("mock.rails=2", NULL);
+	remote = kit_grant(&lender, &user, ESCROW_MAY_READ | ESCROW_MAY_WRITE, NULL);
+	memset(other, 'o', BIG);
+	range.region = going = take(&user, mine, BIG);
+	at_choice = another_in_its_place;
+	ck_assert_int_eq(submit(remote, opcodes[_i], &range, 1), ESCROW_E_INVALID);
+	ck_assert(!at_choice);
+	kit_never(&user, &lender, ESCROW_EV_OP_DONE);
+	for (uint32_t i = 0; i < SLICE; i++) {
+		ck_assert_int_eq(other[i], 'o');
+		ck_assert_int_eq(lender.memory[i], 'l');
+	}
+	/* Nothing was kept of it, and the new one may be used. */
+	range.region = coming;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), 1);
+	ck_assert_int_eq(kit_wait(&user, &lender, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	ck_assert_int_eq(lender.memory[0], 'o');
+	ck_assert_int_eq(KIT_OPS->deregister_memory(user.engine, coming, 0), ESCROW_IN_PROGRESS);
+	finish();
+}
+END_TEST
+
+/* ---- Handles that are not the host's --------------------------------------------------------- */
+/* A registration is one a device, each with a handle in the records; the first one's is the host's. */
+START_TEST(no_other_part_is_a_region)
+{
+	struct escrow_sge range = {.length = 100};
+	struct escrow_record record;
+	uint64_t remote, cursor = 0, part = 0;
+
+	begin("mock.rails=1", NULL);
+	kit_close(&user, &lender, false);
+	settings_of[4] = "mock.rails=2";
+	settings_of[5] = "mock.contexts=2";
+	kit_settings = settings_of;
+	kit_start(&user, "u");
+	kit_settings = NULL;
+	kit_connect(&lender, &user);
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	while (KIT_OPS->records(user.engine, &cursor, &record, 1, sizeof(record)) == 1)
+		if (record.kind == ESCROW_OWNER_REGION && record.owner != user.region)
+			part = record.owner;
+	ck_assert_uint_ne(part, 0);
+	range.region = part;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), ESCROW_E_INVALID);
+	range.length = SLICE * 2;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), ESCROW_E_INVALID);
+	range.region = user.region;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), 1);
+	ck_assert_int_eq(kit_wait(&user, &lender, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	finish();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("engine-midway");
+	TCase *t = tcase_create("midway");
+
+	tcase_add_loop_test(t, a_dead_handle_moves_no_byte, 0,
+			    (int)(sizeof(opcodes) / sizeof(opcodes[0])));
+	tcase_add_test(t, no_other_part_is_a_region);
+	suite_add_tcase(s, t);
+	return testing_run(s);
+}
