@@ -10,6 +10,8 @@ struct plan {
 	uint32_t nslices;
 	uint16_t to[MAX_SLICES];
 	uint16_t count[WIRE_MAX_KEYS];
+	struct ledger_done done; /* of the op, if ended: a slice that was taken back was its last */
+	bool ended;
 };
 
 /* ---- Cutting ----------------------------------------------------------------------------------- */
@@ -138,6 +140,7 @@ static void plan_nothing(struct plan *plan, const struct transfer *t, uint64_t s
 
 	plan->slice_bytes = slice_bytes;
 	plan->nslices = 0;
+	plan->ended = false;
 	for (i = 0; i < t->peer->nconns; i++)
 		plan->count[i] = 0;
 }
@@ -218,8 +221,13 @@ static uint64_t bytes_of(const struct chain *ch, uint32_t n)
 	return bytes;
 }
 
+/* What is chained last may be of an op of which more is to come, or is not: no later request has to cover it. */
 void en_flush(struct escrow_engine *e, struct lane *lane)
 {
+	struct chain *ch = &lane->chain;
+
+	if (ch->n)
+		ch->wr[ch->n - 1].flags |= NATIVE_SIGNALED;
 	flush(e, lane);
 }
 
@@ -269,10 +277,8 @@ static escrow_status lend_pieces(struct transfer *t, const struct op *op, struct
 /* lane. The youngest request, of which a later piece could not be lent: it is never posted. */
 static void take_slice_back(struct plan *plan, struct conn *c)
 {
-	struct ledger_done done;
-
-	/* Who stops lending says how the op ends. */
-	(void)ledger_rejected(c->lane->ledger, c->owner, 1, &done, 1);
+	/* Who stops lending says how the op ends, or that it never was. */
+	plan->ended = ledger_rejected(c->lane->ledger, c->owner, 1, &plan->done, 1) == 1;
 	plan->count[c->index]--;
 }
 
@@ -322,15 +328,16 @@ static bool lends_on(const struct plan *plan, const struct conn *c, uint32_t len
 	return false;
 }
 
-/* lane. The slice that was to ask for the completion of those before it does not come. */
+/*
+ * lane. The slice that was to ask for the completion of those before it does not come.  What was posted asks for its own
+ * (en_flush), and a device that took half of that has broken the connection (en_refused).
+ */
 static void end_chain(struct conn *c)
 {
 	struct chain *ch = &c->lane->chain;
 
 	if (ch->conn == c && ch->n)
 		ch->wr[ch->n - 1].flags |= NATIVE_SIGNALED;
-	else
-		en_conn_broken(c);
 }
 
 /*
@@ -343,6 +350,8 @@ static escrow_status stop_lending(struct transfer *t, const struct plan *plan, s
 	uint32_t failed = plan->to[lent], i;
 	struct ledger_done done;
 
+	if (plan->ended && lent)
+		en_settle(t->peer->conns[failed].lane, &plan->done, 0);
 	for (i = 0; i < t->peer->nconns; i++) {
 		struct conn *c = &t->peer->conns[i];
 		uint32_t rest = plan->count[i];

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What happens in the middle of an op: its region ends between the check and the lane.  The moment is that at which the
- * engine chooses a connection: the linker puts a function of ours before that one, see local.mk.
+ * What happens in the middle of an op: its region ends between the check and the lane, or is withdrawn while slices of it
+ * are on their way, or the device takes none of them.  The moments are those at which the engine chooses a connection
+ * (the linker puts a function of ours before that one, see local.mk), and at which it rings a doorbell.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "backends/engine/transfer.h"
 #include "tests/lib/testing.h"
 #include "tests/unit/engine-kit.h"
+
+extern const struct native_ops mock_native;
 
 #define SLICE 4096u
 #define SLICES 100u
@@ -17,12 +21,14 @@ static const char *settings_of[] = {
 	"test.faults=1", "drain_ms=100", "control_thread=0", "slice_bytes=4096", NULL, NULL, NULL};
 
 static struct kit lender, user;
-static uint8_t mine[BIG], other[BIG];
+static uint8_t mine[BIG], other[BIG], theirs[BIG];
 static uint64_t going;  /* region of the user that ends in the middle */
 static uint64_t coming; /* and one that has its place then */
 
 /* ---- Moments ----------------------------------------------------------------------------------- */
-static void (*at_choice)(void); /* once */
+static void (*at_choice)(void);                  /* once */
+static void (*at_doorbell)(int *rc, bool first); /* *rc: what the device answers instead */
+static uint32_t doorbells;                       /* of data */
 
 escrow_status __real_en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out);
 escrow_status __wrap_en_choose(struct escrow_engine *e, struct transfer *t, struct conn **out);
@@ -35,6 +41,18 @@ escrow_status __wrap_en_choose(struct escrow_engine *e, struct transfer *t, stru
 	if (now)
 		now();
 	return __real_en_choose(e, t, out);
+}
+
+static int watched_post(struct native_conn *c, struct native_wr *wr, uint32_t n, uint32_t *posted)
+{
+	int rc = 0;
+
+	if (at_doorbell && (wr->opcode == NATIVE_WRITE || wr->opcode == NATIVE_READ))
+		at_doorbell(&rc, doorbells++ == 0);
+	if (!rc)
+		return mock_native.post(c, wr, n, posted);
+	*posted = 0;
+	return rc;
 }
 
 /* ---- Two ends ------------------------------------------------------------------------------------ */
@@ -59,15 +77,38 @@ static void begin(const char *more, const char *and_more)
 	kit_start(&lender, "l");
 	kit_start(&user, "u");
 	kit_settings = NULL;
+	kit_table.post = watched_post;
 	kit_connect(&lender, &user);
 	at_choice = NULL;
+	at_doorbell = NULL;
+	doorbells = 0;
 }
 
 static void finish(void)
 {
+	at_doorbell = NULL;
 	kit_close(&user, &lender, false);
 	kit_close(&lender, NULL, false);
 	ck_assert_uint_eq(kit_allocs, 0);
+}
+
+/* All of `theirs`, for the user. */
+static uint64_t grant_much(void)
+{
+	uint64_t remote, len = 4096, grant;
+	struct escrow_grant_args args = {.size = sizeof(args),
+					 .rights = ESCROW_MAY_WRITE,
+					 .peer = lender.peer,
+					 .length = BIG};
+	uint8_t buf[4096];
+
+	args.region = take(&lender, theirs, BIG);
+	ck_assert_int_eq(KIT_OPS->grant(lender.engine, &args, &grant, NULL), ESCROW_IN_PROGRESS);
+	kit_wait(&lender, &user, ESCROW_EV_GRANT_READY);
+	ck_assert_int_eq(KIT_OPS->export_grant(lender.engine, grant, buf, &len), ESCROW_OK);
+	ck_assert_int_eq(KIT_OPS->import_grant(user.engine, user.peer, buf, len, 3, &remote, NULL),
+			 ESCROW_OK);
+	return remote;
 }
 
 static int32_t submit(uint64_t remote, uint32_t opcode, struct escrow_sge *ranges, uint32_t n)
@@ -120,6 +161,81 @@ START_TEST(a_dead_handle_moves_no_byte)
 }
 END_TEST
 
+/* ---- At a doorbell ------------------------------------------------------------------------------ */
+static int first_answer;
+
+static void withdraw_first(int *rc, bool first)
+{
+	if (!first)
+		return;
+	*rc = first_answer;
+	ck_assert_int_eq(KIT_OPS->deregister_memory(user.engine, going, 0), ESCROW_IN_PROGRESS);
+}
+
+/*
+ * Two rails of one device share a lane, so the first slice is posted, and refused, when the second comes; of that the
+ * first range is lent and the second is not: the last thing that the op waits for is what is taken back.
+ */
+START_TEST(the_last_slice_is_taken_back)
+{
+	struct escrow_sge ranges[] = {{.length = SLICE + 100}, {.length = 100}};
+	struct escrow_event ev;
+	uint64_t remote;
+
+	begin("mock.rails=2", "mock.contexts=1");
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	ranges[0].region = user.region;
+	ranges[1].region = going = take(&user, mine, BIG);
+	first_answer = ENOMEM;
+	at_doorbell = withdraw_first;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, ranges, 2), 1);
+	ck_assert_uint_eq(doorbells, 1);
+	ev = kit_wait(&user, &lender, ESCROW_EV_OP_DONE);
+	ck_assert_uint_eq(ev.user, 8);
+	ck_assert_int_eq(ev.status, ESCROW_E_DEVICE);
+	ck_assert_int_eq(ev.custody, ESCROW_CUSTODY_RETURNED);
+	ck_assert_int_eq(ev.effect, ESCROW_EFFECT_NOT_EXECUTED);
+	kit_never(&user, &lender, ESCROW_EV_OP_DONE);
+	ck_assert_uint_eq(atomic_load(&user.engine->active), 0);
+	ck_assert_int_eq(lender.memory[0], 'l');
+	finish();
+}
+END_TEST
+
+/*
+ * More slices than the 64 that one doorbell takes.  What was posted before the region went is done, and ends the op;
+ * nobody else's ops are lost with it.
+ */
+START_TEST(a_region_goes_between_doorbells)
+{
+	struct escrow_sge ranges[] = {{.length = 64 * SLICE}, {.length = 36 * SLICE}};
+	struct escrow_event ev;
+	uint64_t remote;
+
+	begin("mock.rails=1", "send_depth=512");
+	remote = grant_much();
+	ranges[0].region = take(&user, other, BIG);
+	ranges[1].region = going = take(&user, mine, BIG);
+	first_answer = 0;
+	at_doorbell = withdraw_first;
+	memset(other, 'o', BIG);
+	memset(theirs, 't', BIG);
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, ranges, 2), 1);
+	ev = kit_wait(&user, &lender, ESCROW_EV_OP_DONE);
+	ck_assert_int_eq(ev.status, ESCROW_E_DEVICE);
+	ck_assert_int_eq(ev.custody, ESCROW_CUSTODY_RETURNED);
+	ck_assert_uint_eq(doorbells, 1);
+	ck_assert_uint_eq(ev.bytes, 64 * SLICE);
+	ck_assert_int_eq(theirs[64 * SLICE - 1], 'o');
+	ck_assert_int_eq(theirs[64 * SLICE], 't');
+	kit_never(&user, &lender, ESCROW_EV_PEER_DOWN);
+	/* The peer is there, and takes more. */
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, ranges, 1), 1);
+	ck_assert_int_eq(kit_wait(&user, &lender, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	finish();
+}
+END_TEST
+
 /* ---- Handles that are not the host's --------------------------------------------------------- */
 /* A registration is one a device, each with a handle in the records; the first one's is the host's. */
 START_TEST(no_other_part_is_a_region)
@@ -159,6 +275,8 @@ int main(void)
 
 	tcase_add_loop_test(t, a_dead_handle_moves_no_byte, 0,
 			    (int)(sizeof(opcodes) / sizeof(opcodes[0])));
+	tcase_add_test(t, the_last_slice_is_taken_back);
+	tcase_add_test(t, a_region_goes_between_doorbells);
 	tcase_add_test(t, no_other_part_is_a_region);
 	suite_add_tcase(s, t);
 	return testing_run(s);
