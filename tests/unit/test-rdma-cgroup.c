@@ -40,7 +40,7 @@ static bool put(const char *file, const char *text)
 /* Both devices may have so many objects, and contexts; -1: any number. */
 static void allow(long objects, long handles)
 {
-	char text[160], number[2][24] = {"max", "max"};
+	char text[256], number[2][24] = {"max", "max"};
 
 	if (objects >= 0)
 		snprintf(number[0], sizeof(number[0]), "%ld", objects);
