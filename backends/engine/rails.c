@@ -28,18 +28,23 @@ uint64_t en_most_rails(const struct config *config, const char **key)
 	return most;
 }
 
-/* Of all grants: the ledger has 2^20 places for controls, those of peers among them. */
-#define MOST_WINDOWS 983040u
+/*
+ * Of all grants: a window for each connection, or a registration of its own in each device.  The ledger has
+ * 2^20 places for controls, those of peers among them.
+ */
+#define MOST_PLACES 983040u
 
 escrow_status en_fit_grants(const struct escrow_engine *e, struct escrow_error *error)
 {
-	uint32_t most = MOST_WINDOWS / e->conns_per_peer;
+	bool conns = e->conns_per_peer >= e->ncontexts;
+	uint32_t each = conns ? e->conns_per_peer : e->ncontexts, most = MOST_PLACES / each;
 
 	if (e->config.max_grants <= most)
 		return ESCROW_OK;
 	return args_fail(error, ESCROW_E_INVALID,
-			 "max_grants is %llu; with %u connections a peer, allowed are at most %u",
-			 (unsigned long long)e->config.max_grants, e->conns_per_peer, most);
+			 "max_grants is %llu; with %u %s, allowed are at most %u",
+			 (unsigned long long)e->config.max_grants, each,
+			 conns ? "connections a peer" : "devices", most);
 }
 
 struct listing {
