@@ -146,8 +146,8 @@ static bool help(struct escrow_engine *e, struct work *work)
 	return true;
 }
 
-/* One round; what is not for it stands in *rest. */
-static void help_round(struct escrow_engine *e, struct work **rest, bool wait)
+/* One round; what is not for it stands in *rest, and what is due on a lane that somebody has stays due. */
+static void help_round(struct escrow_engine *e, struct work **rest)
 {
 	struct work *work = take(e), *next;
 
@@ -159,17 +159,17 @@ static void help_round(struct escrow_engine *e, struct work **rest, bool wait)
 		work->next = *rest;
 		*rest = work;
 	}
-	en_windows_post(e, wait);
+	en_windows_post(e, false);
 }
 
 /* locked, as the runner. */
-static void help_all(struct escrow_engine *e, bool wait)
+static void help_all(struct escrow_engine *e)
 {
 	struct work *rest = NULL, *next;
 	int rounds = 0;
 
 	while (rounds++ < HELP_ROUNDS && en_control_has_work(e))
-		help_round(e, &rest, wait);
+		help_round(e, &rest);
 	for (; rest; rest = next) {
 		next = rest->next;
 		atomic_store(&rest->queued, 0);
@@ -191,7 +191,7 @@ bool en_help_begin(struct escrow_engine *e)
 
 void en_help_end(struct escrow_engine *e)
 {
-	help_all(e, true);
+	help_all(e);
 	help_over(e);
 }
 
@@ -201,7 +201,7 @@ void en_help_poll(struct escrow_engine *e)
 	if (!en_help_begin(e))
 		return;
 	if (pthread_mutex_trylock(&e->lock) == 0) {
-		help_all(e, false);
+		help_all(e);
 		engine_unlock(e);
 	}
 	help_over(e);

@@ -9,7 +9,8 @@
  *
  * Help: a slot that asks for something, or a poll that settled a bind or an invalidation, may be the runner
  * itself for a moment (control.c), for work on grants and windows that takes no such step.  Whoever is
- * the runner has control_busy; nobody waits for that.  A poll only tries the lock, too.
+ * the runner has control_busy; nobody waits for that, and who helps waits for no lane.  A poll only tries
+ * the lock, too; where it helps it may take the ledger's mutex, as a slot that grants does.
  *
  * Locks, in the order in which they may be taken:
  *   lock         "e->lock": tables and states of regions, peers, grants, remotes, invitations.  Held

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/engine/engine.h"
 #include "backends/mock/mock.h"
 #include "tests/lib/testing.h"
 #include "tests/unit/engine-kit.h"
@@ -23,7 +24,7 @@ static struct {
 	struct native_conn *conn; /* whose posts are noted: of the first bind that was seen */
 	uint32_t posts, binds, invalidations, most;
 	uint32_t take; /* of a post with more than that so many are taken, once; 0 = all */
-	_Atomic uint32_t by_us;
+	_Atomic uint32_t by_us, invalidated;
 	pthread_t us;
 } seen;
 
@@ -45,6 +46,8 @@ static int watch_post(struct native_conn *c, struct native_wr *wr, uint32_t n, u
 
 	if (wr->opcode != NATIVE_BIND && wr->opcode != NATIVE_INVALIDATE)
 		return mock_native.post(c, wr, n, posted);
+	if (wr->opcode == NATIVE_INVALIDATE)
+		atomic_store(&seen.invalidated, 1);
 	if (pthread_equal(pthread_self(), seen.us))
 		atomic_fetch_add(&seen.by_us, 1);
 	seen.conn = seen.conn ? seen.conn : c;
@@ -247,6 +250,38 @@ START_TEST(the_thread_is_not_needed)
 }
 END_TEST
 
+/* Nothing of the thread's is under way, and it has nothing to do. */
+static void until_it_sleeps(void)
+{
+	while (!atomic_load(&k.engine->control_asleep) || atomic_load(&k.engine->control_busy) ||
+	       en_control_has_work(k.engine))
+		loop_poll();
+}
+
+/* A lane is somebody else's for as long as he likes: revoke does not wait for it, and the thread does. */
+START_TEST(revoked_while_a_lane_is_held)
+{
+	struct lane *lane;
+	uint64_t grant;
+
+	loop_open();
+	lane = en_peer_find(k.engine, peer)->conns[0].lane;
+	grant = grant_one(k.engine, peer, k.region);
+	while (loop_poll() != ESCROW_EV_GRANT_READY)
+		;
+	until_it_sleeps();
+	en_lane_lock(lane);
+	ck_assert_int_eq(KIT_OPS->revoke(k.engine, grant, 0), ESCROW_IN_PROGRESS);
+	en_lane_unlock(lane);
+	/* It was woken: nobody polls. */
+	while (!atomic_load(&seen.invalidated))
+		;
+	while (loop_poll() != ESCROW_EV_GRANT_REVOKED)
+		;
+	loop_close();
+}
+END_TEST
+
 static void *grant_main(void *arg)
 {
 	uint32_t me = *(uint32_t *)arg;
@@ -302,6 +337,7 @@ int main(void)
 	tcase_add_loop_test(t, a_device_that_takes_a_part, 0, 4);
 	tcase_add_test(t, invalidations_that_are_refused);
 	tcase_add_test(t, the_thread_is_not_needed);
+	tcase_add_test(t, revoked_while_a_lane_is_held);
 	tcase_add_test(t, several_that_grant_beside_a_poll);
 	suite_add_tcase(s, t);
 	return testing_run(s);
