@@ -96,22 +96,17 @@ static void taken(struct escrow_engine *e, struct conn *c, struct window *w, uin
 
 /*
  * lane. The device did not: of the first it said why, the others were not looked at and stay due.  A bind
- * ends as if its completion had said so.
+ * has failed here and now: were it told later, its connection could end first, as if it had been posted.
  */
 static void not_taken(struct escrow_engine *e, struct conn *c, struct window **w, uint32_t n)
 {
 	struct ledger_done done[BIND_CHAIN];
-	int32_t m = ledger_rejected(c->lane->ledger, c->owner, n, done, BIND_CHAIN), i;
 
-	if (w[0]->due == DUE_INVALIDATE) {
+	ledger_rejected(c->lane->ledger, c->owner, n, done, BIND_CHAIN);
+	if (w[0]->due == DUE_INVALIDATE)
 		refused(e, w[0]);
-		return;
-	}
-	w[0]->due = DUE_NONE;
-	w[0]->use = WINDOW_BINDING;
-	for (i = 0; i < m; i++)
-		if (done[i].subject == w[0]->owner)
-			en_settle(c->lane, &done[i], 0);
+	else
+		en_window_not_bound(e, w[0]);
 }
 
 /* lane. How many of them have been dealt with, at least one. */
@@ -168,19 +163,20 @@ void en_windows_post(struct escrow_engine *e, bool wait)
 
 	for (i = 0; i < e->ndue; i++) {
 		struct window *w = e->due[i];
+		struct conn *c = w->conn; /* which a window forgets that is not bound */
 
 		if (!stands(w))
 			continue;
 		if (wait) {
-			en_lane_lock(w->conn->lane);
-		} else if (!en_lane_trylock(w->conn->lane)) {
+			en_lane_lock(c->lane);
+		} else if (!en_lane_trylock(c->lane)) {
 			e->due[left++] = w;
 			continue;
 		}
 		n = collect(e, i, chain);
 		for (done = 0; done < n;)
-			done += post_chain(e, w->conn, &chain[done], n - done);
-		en_lane_unlock(chain[0]->conn->lane);
+			done += post_chain(e, c, &chain[done], n - done);
+		en_lane_unlock(c->lane);
 	}
 	e->ndue = left;
 	/* Somebody has the lane: the runner waits for it. */

@@ -8,10 +8,22 @@
 
 #include <errno.h>
 
+/* The part stays when the last connection there has gone, and its window with it. */
+static bool has_window(const struct escrow_engine *e, const struct grant *g, uint32_t ctx)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i] && g->windows[i]->context == &e->contexts[ctx])
+			return true;
+	return false;
+}
+
 static bool needed(const struct escrow_engine *e, const struct grant *g, uint32_t ctx)
 {
 	return g->parts[ctx] && !e->contexts[ctx].info.exact_windows &&
-	       (g->addr != g->region->addr || g->length != g->region->length);
+	       (g->addr != g->region->addr || g->length != g->region->length) &&
+	       has_window(e, g, ctx);
 }
 
 struct native_region *en_grant_native(const struct grant *g, const struct context *c)

@@ -157,7 +157,7 @@ bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 	case GRANT_BINDING:
 		return !en_exact_wanted(e, g) && all_at_hand(e, g);
 	case GRANT_READY:
-		return !g->peer || !has_window(g, true);
+		return !g->peer || (!en_exact_wanted(e, g) && !has_window(g, true));
 	case GRANT_REVOKING:
 		return !g->offspring;
 	default:

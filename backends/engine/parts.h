@@ -318,6 +318,8 @@ bool en_window_help(struct escrow_engine *e, struct window *w);
 bool en_window_at_hand(struct escrow_engine *e, const struct window *w);
 /* runner. It can be invalidated no more: deallocation is what proves it gone. */
 void en_window_orphan(struct escrow_engine *e, struct window *w);
+/* runner. Its bind is due, and the device did not take it. */
+void en_window_not_bound(struct escrow_engine *e, struct window *w);
 /* ---- bind.c, runner. False: no room, so it is to be tried again in the next round. */
 bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due);
 /* Posts what is due; without `wait` only where the lane is free. */

@@ -214,13 +214,12 @@ static void went_well(struct escrow_engine *e, uint64_t i, uint64_t bytes, struc
 	en_op_over(e, op);
 }
 
-/* Refused by the peer's key: no rail of it is to be tried with that any more. */
+/* It is broken.  Refused by the peer's key: no rail of it is to be tried with that any more. */
 static void failed(struct conn *c, const struct native_cqe *cqe)
 {
 	if (cqe->status == NATIVE_REMOTE_ACCESS)
 		en_peer_misbehaves(c->peer);
-	else
-		en_conn_broken(c);
+	en_work(c->lane->e, &c->peer->work);
 }
 
 static __attribute__((noinline)) void settle(struct lane *lane, const struct ledger_done *done,
@@ -246,9 +245,12 @@ static void take_send(struct lane *lane, const struct native_cqe *cqe, struct ev
 
 	do {
 		n = ledger_settle(lane->ledger, &lc, done, CQE_BATCH);
+		conn = (struct conn *)(uintptr_t)lc.user;
+		/* Before anybody hears of what was on it: that went with it.  Its own end comes behind theirs. */
+		if (cqe->status != NATIVE_OK && conn)
+			atomic_store(&conn->broken, 1);
 		for (i = 0; i < n; i++)
 			settle(lane, &done[i], cqe->status == NATIVE_OK ? 0 : cqe->vendor, &s);
-		conn = (struct conn *)(uintptr_t)lc.user;
 		if (n >= 0)
 			en_conn_settled(conn, lc.slices, lc.bytes);
 	} while (lc.more);

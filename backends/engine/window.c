@@ -304,6 +304,23 @@ static void bind_failed(const struct window *w, struct grant *g)
 		g->failed = ESCROW_E_DEVICE;
 }
 
+/* Parked: the grant may stand by its other windows, and is not revoked. */
+static void leave_unbound(struct escrow_engine *e, struct window *w, struct grant *g)
+{
+	if (g)
+		bind_failed(w, g);
+	ledger_window_leave(e->ledger, w->owner);
+	en_window_back(e, w);
+}
+
+void en_window_not_bound(struct escrow_engine *e, struct window *w)
+{
+	struct grant *g = w->grant;
+
+	leave_unbound(e, w, g);
+	en_work(e, &g->work);
+}
+
 /* Bound on a connection that came back, for a grant whose importer has the keys of the others. */
 static void tell_key(struct escrow_engine *e, struct window *w)
 {
@@ -330,12 +347,10 @@ static void settled(struct escrow_engine *e, struct window *w)
 		return;
 	switch (info.machine_state) {
 	case LEDGER_WINDOW_PARKED:
-		if (w->use == WINDOW_BINDING && g)
-			bind_failed(w, g);
-		/* A bind that was refused: the grant may stand by its other windows, and is not revoked. */
 		if (w->use == WINDOW_BINDING)
-			ledger_window_leave(e->ledger, w->owner);
-		en_window_back(e, w);
+			leave_unbound(e, w, g);
+		else
+			en_window_back(e, w);
 		break;
 	case LEDGER_WINDOW_BOUND:
 		w->use = WINDOW_BOUND;

@@ -211,6 +211,10 @@ test_programs += %D%/test-engine-grants
 test_threaded += %D%/test-engine-grants
 %C%_test_engine_grants_SOURCES = %D%/test-engine-grants.c $(engine_kit)
 %C%_test_engine_grants_LDADD   = $(engine_test_ldadd)
+test_programs += %D%/test-engine-binds
+%C%_test_engine_binds_SOURCES = %D%/test-engine-binds.c $(engine_kit)
+%C%_test_engine_binds_LDADD   = $(engine_test_ldadd)
+%C%_test_engine_binds_LDFLAGS = -Wl,--wrap=en_help_work
 test_programs += %D%/test-engine-windows
 %C%_test_engine_windows_SOURCES = %D%/test-engine-windows.c $(engine_kit)
 %C%_test_engine_windows_LDADD   = $(engine_test_ldadd)
