@@ -72,6 +72,41 @@ static void sizes(struct conform *c)
 	stage_close(&g);
 }
 
+/* Which of the two a length beyond both gets is the backend's to say. */
+static void check_refusal(const struct stage *g, const struct escrow_op *op, int32_t got)
+{
+	uint64_t most = g->p.a->limits.max_op_bytes;
+
+	expect_as("OP4",
+		  got == ESCROW_E_INVALID || (got == ESCROW_E_LIMIT && op->sge->length > most),
+		  "opcode %u, sge %#llx + %#llx, remote offset %#llx gives %s: E_INVALID is "
+		  "allowed, or E_LIMIT "
+		  "beyond max_op_bytes %#llx",
+		  op->opcode, (unsigned long long)op->sge->offset,
+		  (unsigned long long)op->sge->length, (unsigned long long)op->remote_offset,
+		  verdict_status(got), (unsigned long long)most);
+}
+
+/* By itself, and behind one that goes: that is all that is taken. */
+static void refuse(struct stage *g, const struct escrow_op *op)
+{
+	struct escrow_sge sge = {.region = g->local.region, .length = 1};
+	struct escrow_op both[2] = {pair_op(op->opcode, &g->s, 0, &sge), *op};
+	struct escrow_event ev;
+	uint64_t id[2];
+	int32_t got;
+
+	check_refusal(g, op, engine_transfer(g->p.a, op, 1, id));
+	got = engine_transfer(g->p.a, both, 2, id);
+	expect_as("OP4", got == 1, "one that goes and sge %#llx + %#llx give %d",
+		  (unsigned long long)op->sge->offset, (unsigned long long)op->sge->length, got);
+	if (got < 1)
+		return;
+	engine_wait(g->p.a, ESCROW_EV_OP_DONE, id[0], &ev);
+	expect(ev.status == ESCROW_OK, "the op before a bad one ends with %s",
+	       verdict_status(ev.status));
+}
+
 static void bounds(struct conform *c)
 {
 	static const struct {
@@ -85,6 +120,9 @@ static void bounds(struct conform *c)
 		{UINT64_MAX, 2, 0},
 		{UINT64_MAX - 4095, 8192, 0},
 		{0, UINT64_MAX, 0},
+		{1, UINT64_MAX, 0},
+		{0, UINT64_MAX, UINT64_MAX},
+		{0, UINT64_MAX - 4094, 0},
 		{4096, UINT64_MAX - 4095, 0},
 		{UINT64_C(1) << 63, UINT64_C(1) << 63, 0},
 		{0, 8192, 1},
@@ -97,7 +135,6 @@ static void bounds(struct conform *c)
 	struct escrow_sge sge;
 	struct escrow_op op;
 	struct stage g;
-	uint64_t id;
 	uint32_t opcode;
 	size_t i;
 
@@ -108,12 +145,7 @@ static void bounds(struct conform *c)
 			sge.offset = bad[i].offset;
 			sge.length = bad[i].length;
 			op = pair_op(opcode, &g.s, bad[i].remote_offset, &sge);
-			expect(engine_transfer(g.p.a, &op, 1, &id) == ESCROW_E_INVALID ||
-				       (bad[i].length > g.p.a->limits.max_op_bytes),
-			       "opcode %u, sge %#llx + %#llx, remote offset %#llx is not E_INVALID",
-			       opcode, (unsigned long long)bad[i].offset,
-			       (unsigned long long)bad[i].length,
-			       (unsigned long long)bad[i].remote_offset);
+			refuse(&g, &op);
 		}
 	engine_settle();
 	expect_as("E3", !g.p.a->count, "an op that was refused has an event");
