@@ -72,12 +72,12 @@ check-tarball:
 	    %D%/conform/test-mock.sh %D%/conform/test-mock-rail.sh,$(test_scripts))'
 
 # make check-threads: for a build with --enable-tsan.
-check-threads: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+check-threads: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(MAKE) check-TESTS TESTS='$(test_threaded) %D%/conform/threads.sh'
 EXTRA_DIST += %D%/conform/threads.sh %D%/conform/tsan.supp
 
 # make check-programs: the test programs without the scripts.
-check-programs: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+check-programs: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	$(MAKE) check-TESTS TESTS='$(test_programs)'
 
 # make check-valgrind: the programs, not the scripts; and some cases of the conformance suite. Not
@@ -93,7 +93,7 @@ EXTRA_DIST += %D%/valgrind.supp %D%/lsan.supp %D%/conform/memcheck.sh
 memcheck_not = %D%/unit/test-custody %D%/unit/test-swap-data %D%/softverbs/test-soak \
     %D%/softverbs/catalogue-requester %D%/softverbs/catalogue-owner %D%/softverbs/catalogue-fabric \
     %D%/softverbs/test-returns %D%/softverbs/test-rails %D%/softverbs/test-hostile %D%/softverbs/test-quota
-check-valgrind: all $(check_PROGRAMS) $(check_LTLIBRARIES)
+check-valgrind: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	MEMCHECK='$(memcheck)' CK_TIMEOUT_MULTIPLIER=20 $(MAKE) check-TESTS \
 	    TESTS='$(filter-out $(memcheck_not),$(test_programs)) %D%/conform/memcheck.sh' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute $(memcheck)'
