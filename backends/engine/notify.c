@@ -114,7 +114,10 @@ static void sent_polled(struct escrow_engine *e, struct event_node *node)
 	en_note_give(e, &e->notify->out, node->object);
 }
 
-/* An entry with the bytes; if there is none, whoever frees one tells ROOM. */
+/*
+ * An entry with the bytes; if there is none, whoever frees one tells ROOM.  Who finds one at the second look leaves
+ * that standing: another may have been refused meanwhile, and a ROOM too many is none's harm.
+ */
 static struct notify *take_out(struct escrow_engine *e, const void *msg, uint64_t len)
 {
 	struct notify *n = en_note_take(e, &e->notify->out);
@@ -124,7 +127,6 @@ static struct notify *take_out(struct escrow_engine *e, const void *msg, uint64_
 		n = en_note_take(e, &e->notify->out);
 		if (!n)
 			return NULL;
-		atomic_store(&e->notify->wanted, 0);
 	}
 	n->length = len;
 	if (len)

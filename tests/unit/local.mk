@@ -218,6 +218,9 @@ test_programs += %D%/test-engine-binds
 test_programs += %D%/test-engine-windows
 %C%_test_engine_windows_SOURCES = %D%/test-engine-windows.c $(engine_kit)
 %C%_test_engine_windows_LDADD   = $(engine_test_ldadd)
+test_programs += %D%/test-engine-room
+%C%_test_engine_room_SOURCES = %D%/test-engine-room.c $(engine_kit)
+%C%_test_engine_room_LDADD   = $(engine_test_ldadd)
 
 test_programs += %D%/test-engine-meet %D%/test-engine-talk %D%/test-engine-claims
 %C%_test_engine_meet_SOURCES = %D%/test-engine-meet.c $(engine_kit)
