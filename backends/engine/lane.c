@@ -98,8 +98,9 @@ bool en_lanes_arm(struct escrow_engine *e)
 			if (e->ops->take_wakeups(lane->native) == EIO)
 				en_context_lost(lane->context);
 			e->ops->arm_cq(lane->native);
-			/* What came before the queue was armed wakes nobody. */
-			en_lane_poll(lane, NULL);
+			/* What came before the queue was armed wakes nobody, and what is left of it neither. */
+			if (en_lane_poll(lane, NULL))
+				idle = false;
 		}
 		en_lane_unlock(lane);
 	}

@@ -120,7 +120,7 @@ static inline void en_lane_unlock(struct lane *lane)
 void en_faults_due(struct lane *lane, struct event_out *out);
 void en_take_planned(struct lane *lane, const struct native_cqe *cqe, int n, struct event_out *out);
 /* poll.c, lane. Takes completions and settles them; out: of a poll, else NULL. */
-void en_lane_poll(struct lane *lane, struct event_out *out);
+bool en_lane_poll(struct lane *lane, struct event_out *out);
 /* [poll] Asks every lane for a wake-up; false if one was busy or had something. */
 bool en_lanes_arm(struct escrow_engine *e);
 /* runner */

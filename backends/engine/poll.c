@@ -16,12 +16,13 @@ static void before_end(struct escrow_engine *e, const struct event_node *node)
 /* ---- Lanes -------------------------------------------------------------------------------------------- */
 #define BATCHES 8 /* of completions under one lock: transfers want the lane too */
 
-static inline void poll_lane(struct escrow_engine *e, struct lane *lane, struct event_out *out)
+/* True: there may be more than it took. */
+static inline bool poll_lane(struct escrow_engine *e, struct lane *lane, struct event_out *out)
 {
 	int n, batches = 0;
 
 	if (UNLIKELY(!lane->native || atomic_load(&lane->context->fatal)))
-		return;
+		return false;
 	if (UNLIKELY(e->config.test_faults))
 		en_faults_due(lane, out);
 	do {
@@ -36,11 +37,12 @@ static inline void poll_lane(struct escrow_engine *e, struct lane *lane, struct 
 	} while (n == CQE_BATCH && ++batches < BATCHES);
 	if (UNLIKELY(n < 0) && !atomic_exchange(&lane->poisoned, 1))
 		en_work(e, &e->work);
+	return n == CQE_BATCH;
 }
 
-void en_lane_poll(struct lane *lane, struct event_out *out)
+bool en_lane_poll(struct lane *lane, struct event_out *out)
 {
-	poll_lane(lane->e, lane, out);
+	return poll_lane(lane->e, lane, out);
 }
 
 static inline void poll_lanes(struct escrow_engine *e, struct event_out *out)

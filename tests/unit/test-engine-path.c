@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/mock/mock.h"
 #include "tests/lib/testing.h"
 #include "tests/unit/engine-kit.h"
 
@@ -329,12 +330,49 @@ START_TEST(a_deadline_set_after_arm)
 }
 END_TEST
 
+static uint32_t waiting; /* completions in the queue of b, that name nothing and so make no event */
+
+static int poll_many(struct native_lane *lane, struct native_cqe *cqe, int max)
+{
+	uint32_t n = waiting < (uint32_t)max ? waiting : (uint32_t)max;
+
+	if (!n)
+		return mock_native.poll_cq(lane, cqe, max);
+	for (uint32_t i = 0; i < n; i++)
+		cqe[i] = (struct native_cqe){.id = UINT64_MAX >> 8};
+	waiting -= n;
+	return (int)n;
+}
+
+/* An engine that is armed has left nothing in its queues: nothing more may come to wake it. */
+START_TEST(armed_over_a_full_queue)
+{
+	escrow_status st;
+	struct kit a, b;
+
+	kit_start(&a, "a");
+	kit_start(&b, "b");
+	kit_connect(&a, &b);
+	arm(&b, &a);
+	kit_table.poll_cq = poll_many;
+	waiting = 600;
+	do
+		st = KIT_OPS->arm(b.engine, 0);
+	while (st == ESCROW_EVENTS_PENDING && waiting);
+	ck_assert_uint_eq(waiting, 0);
+	kit_close(&b, &a, false);
+	kit_close(&a, NULL, false);
+	ck_assert_uint_eq(kit_allocs, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-path");
 	TCase *t = tcase_create("path");
 
 	tcase_add_test(t, a_deadline_set_after_arm);
+	tcase_add_test(t, armed_over_a_full_queue);
 	tcase_add_test(t, open_and_close);
 	tcase_add_test(t, open_without_memory);
 	tcase_add_test(t, write_read_and_revoke);
