@@ -294,7 +294,8 @@ struct native_ops {
 
 	/*
 	 * [data] Posts wr[0..n), n >= 1, as one chain; *posted is how many the device took (also on
-	 * failure: those owe completions, the rest was not looked at).  In one of BIND and
+	 * failure: those owe completions, the rest was not looked at; who cannot tell says all).  If
+	 * it took all and failed, the connection ends.  In one of BIND and
 	 * INVALIDATE nothing else comes, and each has a window of its own.
 	 */
 	int (*post)(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted);

@@ -70,7 +70,8 @@ int en_step_register(struct escrow_engine *e, struct context *c,
 /* lane.  step: ESCROW_STEP_POST, BIND_WINDOW or INVALIDATE. */
 int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, struct native_wr *wr,
 		    uint32_t n, uint32_t *posted);
-void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc);
+/* The device answered rc; all: the requests are its own all the same. */
+void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc, bool all);
 static inline int en_post(struct escrow_engine *e, struct conn *conn, uint32_t step,
 			  struct native_wr *wr, uint32_t n, uint32_t *posted)
 {
@@ -82,7 +83,7 @@ static inline int en_post(struct escrow_engine *e, struct conn *conn, uint32_t s
 	*posted = 0;
 	rc = e->ops->post(conn->native, wr, n, posted);
 	if (rc)
-		en_post_failed(e, conn, rc);
+		en_post_failed(e, conn, rc, *posted == n);
 	return rc;
 }
 

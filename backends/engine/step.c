@@ -178,10 +178,21 @@ int en_step_register(struct escrow_engine *e, struct context *c,
 			      e->ops->register_region(c->native, args, out, error_out)));
 }
 
-void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc)
+/*
+ * Of a post that failed although the device has all of it nobody knows whether that was told of them.  They are
+ * owed, and may never end by themselves: the connection ends, and what ends it settles them.
+ */
+static int post_answered(struct conn *conn, int rc, bool all)
+{
+	if (rc && all)
+		en_conn_broken(conn);
+	return heard(conn->lane->context, rc);
+}
+
+void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc, bool all)
 {
 	engine_count(&e->counters.native_errors, 1);
-	heard(conn->lane->context, rc);
+	post_answered(conn, rc, all);
 }
 
 int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, struct native_wr *wr,
@@ -198,8 +209,5 @@ int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, s
 	}
 	engine_count(&e->counters.posts, 1);
 	rc = e->ops->post(conn->native, wr, n, posted);
-	if (verdict == FAULT_EFFECT)
-		*posted = 0;
-	rc = after(e, verdict, error, rc);
-	return rc ? heard(conn->lane->context, rc) : 0;
+	return post_answered(conn, after(e, verdict, error, rc), *posted == n);
 }

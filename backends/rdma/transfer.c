@@ -52,6 +52,18 @@ static void fill_window(const struct native_wr *w, struct ibv_send_wr *to)
 		to->invalidate_rkey = w->rkey;
 }
 
+/*
+ * How many requests from `first` on are the device's, of n, when ibv_post_send() failed.  What stands before
+ * *bad_wr is (ibv_post_send(3)).  None is the bad one where a provider put them all into its queue and only then
+ * failed: rxe writes the producer index, then rings by write(2) and answers what that answers, with *bad_wr NULL
+ * (rdma-core, providers/rxe/rxe.c, rxe_post_send and post_send_db).  The next doorbell runs them all.
+ */
+static __attribute__((noinline, cold)) uint32_t taken(const struct ibv_send_wr *bad,
+						      const struct ibv_send_wr *first, uint32_t n)
+{
+	return bad ? (uint32_t)(bad - first) : n;
+}
+
 #define WINDOWS 16u /* work requests given to the device at once */
 
 /* What moves no bytes; rare, and no layout of its own. */
@@ -70,7 +82,7 @@ static __attribute__((noinline)) int post_windows(struct native_conn *conn, stru
 		}
 		rc = verbs_post_send(conn->lane->log, conn->qp, wr, &bad);
 		if (rc)
-			some = bad ? (uint32_t)(bad - wr) : 0;
+			some = taken(bad, wr, some);
 		/*
 		 * libibverbs leaves mw->rkey of a Type-2 window to its user, and providers put the one that
 		 * stands there into the work request as the key to replace.  The request is built when post
@@ -97,9 +109,8 @@ int transfer_post(struct native_conn *conn, struct native_wr *wr, uint32_t n, ui
 	last->next = NULL;
 	rc = verbs_post_send(conn->lane->log, conn->qp, first, &bad);
 	last->next = last + 1;
-	/* What stands before *bad_wr is with the device (ibv_post_send(3)). */
 	if (__builtin_expect(rc != 0, 0))
-		*posted = bad ? (uint32_t)(bad - first) : 0;
+		*posted = taken(bad, first, n);
 	return rc;
 }
 

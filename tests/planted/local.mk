@@ -48,7 +48,7 @@ EXTRA_DIST += %D%/run \
              %D%/offer-forgotten-kept.patch \
              %D%/offer-refused-silently.patch \
              %D%/offer-return-ignored.patch \
-             %D%/post-all-taken.patch \
+             %D%/post-none-taken.patch \
              %D%/queue-pair-before-windows.patch \
              %D%/range-not-looked-at.patch \
              %D%/ready-before-bind.patch \

@@ -3,6 +3,7 @@
 #include "tests/simulate/sim.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include <glib.h>
 #include <infiniband/verbs.h>
@@ -24,12 +25,15 @@ static void fail_call(void)
 	static const int errors[] = {EIO, ETIMEDOUT, EINVAL, EAGAIN};
 	static const enum softverbs_verdict verdicts[] = {SOFTVERBS_FAIL_NO_EFFECT,
 							  SOFTVERBS_FAIL_EFFECT};
-	uint32_t busy = (sim.faults & SIM_BUSY) && sim_chance(2);
+	uint32_t busy = (sim.faults & SIM_BUSY) && sim_chance(2), unrung;
 	const char *call;
 
 	if (sim_chance(3)) {
 		call = makes[sim_pick(G_N_ELEMENTS(makes))];
-		softverbs_script(call, 1 + sim_pick(4), SOFTVERBS_REFUSED, ENOMEM);
+		/* All that was posted is the device's, and no request is the bad one: the doorbell failed. */
+		unrung = strcmp(call, "post_send") == 0 && sim_chance(2);
+		softverbs_script(call, 1 + sim_pick(4),
+				 unrung ? SOFTVERBS_FAIL_EFFECT : SOFTVERBS_REFUSED, ENOMEM);
 	} else {
 		call = ends[sim_pick(G_N_ELEMENTS(ends))];
 		softverbs_script(call, 1 + sim_pick(3),

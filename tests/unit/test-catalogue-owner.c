@@ -212,6 +212,64 @@ START_TEST(r19_the_peer_invalidates_anothers_window)
 END_TEST
 
 /* ---- Epochs ------------------------------------------------------------------------------------ */
+/* ---- A bind whose doorbell fails -------------------------------------------------------------------- */
+static struct ibv_context_ops of_device;
+static struct ibv_mw *bound;
+static uint32_t bound_key;
+
+/* As rxe answers then: the bind is in its queue, and no request is the bad one. */
+static int post_unrung(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	bool bind = wr->opcode == IBV_WR_BIND_MW;
+	int rc = of_device.post_send(qp, wr, bad);
+
+	if (!bind || bound)
+		return rc;
+	ck_assert_int_eq(rc, 0);
+	bound = wr->bind_mw.mw;
+	bound_key = wr->bind_mw.rkey;
+	*bad = NULL;
+	return ENOMEM;
+}
+
+static int dealloc_watched(struct ibv_mw *mw)
+{
+	if (mw == bound)
+		ck_assert_uint_eq(mw->rkey, bound_key);
+	return of_device.dealloc_mw(mw);
+}
+
+/* Q40: the window has the key that the device was told, its connection ends, and the grant ends with the window. */
+START_TEST(q40_a_bind_fails_and_is_the_devices)
+{
+	struct ibv_context_ops *verbs = &end_qp(&owner, owner_user)->context->ops;
+	struct escrow_grant_args args = {.size = sizeof(args),
+					 .rights = RW,
+					 .peer = owner_user,
+					 .region = owner.region,
+					 .length = PIECE};
+	struct escrow_error error = {.size = sizeof(error)};
+	int64_t gone = end_calls(&owner, ESCROW_STEP_DEALLOC_WINDOW);
+	uint64_t grant;
+
+	end_plan(&owner, "cqe=hold");
+	of_device = *verbs;
+	verbs->post_send = post_unrung;
+	verbs->dealloc_mw = dealloc_watched;
+	ck_assert_int_eq(OPS->grant(owner.engine, &args, &grant, &error), ESCROW_IN_PROGRESS);
+	end_never(&owner,
+		  ESCROW_EV_GRANT_READY); /* neither bound nor refused, as far as anybody knows */
+	ck_assert_int_eq(end_wait_of(&owner, ESCROW_EV_GRANT_REVOKED, grant).status, ESCROW_OK);
+	ck_assert_ptr_nonnull(bound);
+	ck_assert_int_gt(end_calls(&owner, ESCROW_STEP_DEALLOC_WINDOW), gone);
+	ck_assert_int_eq(end_calls(&owner, ESCROW_STEP_QP_ERR), 1);
+	end_wait_of(&owner, ESCROW_EV_PEER_DOWN, owner_user);
+	end_plan(&owner, "cqe=release");
+	ck_assert_uint_eq(end_counter(&owner, "completions.anomalous"), 0);
+	good_goes_on();
+}
+END_TEST
+
 /* E02: the connection is made again: the old grant is stale; if its epoch is forged the device refuses its key. */
 START_TEST(e02_a_grant_of_the_connection_before)
 {
@@ -249,6 +307,7 @@ static void add(TCase *t)
 	tcase_add_test(t, r18_the_peer_invalidates_its_window);
 	if (ends_double()) /* rxe does not ask by whose queue pair it came (rxe_mw.c) */
 		tcase_add_test(t, r19_the_peer_invalidates_anothers_window);
+	tcase_add_test(t, q40_a_bind_fails_and_is_the_devices);
 	tcase_add_test(t, e02_a_grant_of_the_connection_before);
 }
 

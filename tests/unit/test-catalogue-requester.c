@@ -155,6 +155,43 @@ START_TEST(q09_a_post_is_refused_at_its_first_request)
 }
 END_TEST
 
+/* As rxe answers if its doorbell fails: the device has all of the chain, and none is the bad request. */
+static int post_unrung(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int rc = device_post(qp, wr, bad);
+
+	qp->context->ops.post_send = device_post;
+	ck_assert_int_eq(rc, 0);
+	*bad = NULL;
+	return ENOMEM;
+}
+
+/* Q40: an op whose post failed is under way all the same, and so is the next one on that connection.  No completion
+ * comes: both come back by the reset, neither before, and nobody calls them not executed. */
+START_TEST(q40_a_post_fails_and_all_of_it_is_the_devices)
+{
+	struct ibv_context *verbs = end_qp(&user, user_peer)->context;
+	uint64_t first, second;
+
+	end_plan(&user, "cqe=hold");
+	device_post = verbs->ops.post_send;
+	verbs->ops.post_send = post_unrung;
+	first = end_submit(&user, user_remote, ESCROW_READ, 0, 0, 5 * PIECE);
+	second = end_try_submit(&user, user_remote, ESCROW_READ,
+				PIECE); /* or there is no more to it */
+	came_back(&user, first);
+	if (second)
+		came_back(&user, second);
+	ck_assert_int_eq(end_calls(&user, ESCROW_STEP_QP_RESET), 1);
+	end_wait_of(&user, ESCROW_EV_PEER_DOWN, user_peer);
+	end_plan(&user, "cqe=release");
+	ck_assert_uint_eq(end_counter(&user, "completions.anomalous"), 0);
+	ck_assert_uint_eq(end_used(&user, ESCROW_CHARGE_SQ_SLOTS), 0);
+	region_comes_back(&user);
+	good_goes_on();
+}
+END_TEST
+
 /* Q10: the only completion of an op of four slices is lost; that of the next op settles both. */
 START_TEST(q10_one_completion_settles_what_came_before_it)
 {
@@ -370,6 +407,7 @@ static void add(TCase *t)
 	tcase_add_test(t, q05_a_deadline_gives_nothing_back);
 	tcase_add_test(t, q08_a_post_is_refused_in_the_middle);
 	tcase_add_test(t, q09_a_post_is_refused_at_its_first_request);
+	tcase_add_test(t, q40_a_post_fails_and_all_of_it_is_the_devices);
 	tcase_add_test(t, q10_one_completion_settles_what_came_before_it);
 	tcase_add_test(t, q16_a_refused_read_costs_its_connection_and_nobody_elses);
 	tcase_add_test(t, q15_a_peer_that_acknowledges_nothing);
