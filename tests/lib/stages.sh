@@ -267,12 +267,13 @@ stage_softroce() {
 		"$build/tests/softverbs/real-catalogue-device"
 	in_guest wire -w hub -- "$each" "$build/tests/softverbs/real-catalogue-wire" "$build/tests/unit/test-rdma-path"
 	installed_hosts "$build" "$stage_dir/gcc"
+	# Rails last: it takes a link down, and with that the kernel drops its IPv6 addresses.
 	in_guest backend -t 1800 -- env ESCROW_BACKEND_PATH="$build/backends/.libs" \
 		INSTALLED_CASES="gcc:destroy_qp/strong clang:dealloc_mw/weak" "$each" \
 		"$build/tests/unit/test-rdma-native" "$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
-		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-rails" \
-		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" "$build/tests/unit/test-rdma-address" \
-		"$build/tests/unit/test-rdma-misuse" "$stage_dir/gcc/hosts/run"
+		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-address" \
+		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" \
+		"$build/tests/unit/test-rdma-misuse" "$stage_dir/gcc/hosts/run" "$build/tests/unit/test-rdma-rails"
 	in_guest death -t 1800 -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak
