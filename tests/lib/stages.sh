@@ -127,7 +127,7 @@ stage_simulate() {
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -s -j"$jobs" tests/simulate/simulate
 	for ((i = 0; i < jobs; i++)); do
-		tap_run "simulate-$i" "no rule is broken, core $i" "$build/tests/simulate/simulate" --runs 1000000 \
+		tap_run "simulate-$i" "no rule is broken, core $i" "$build/tests/simulate/simulate" --runs "${FULL:+100}8900" \
 			--seconds "${seconds:-90}" --seed "$((base + i * 40000))" &
 		pids+=($!)
 	done
