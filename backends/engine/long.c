@@ -39,7 +39,7 @@ static inline escrow_status check_range(struct escrow_engine *e, struct transfer
 {
 	const struct region *r = en_region_find(e, s->region);
 
-	if (!r || !lies_in(s->offset, s->length, r->length))
+	if (!r || !ledger_range_in(s->offset, s->length, r->length))
 		return ESCROW_E_INVALID;
 	if (s->length > e->limits.max_op_bytes - t->total)
 		return ESCROW_E_LIMIT;
@@ -58,7 +58,7 @@ static inline escrow_status check_ranges(struct escrow_engine *e, struct transfe
 	t->total = 0;
 	for (i = 0; i < op->nsge && st == ESCROW_OK; i++)
 		st = check_range(e, t, &op->sge[i]);
-	if (st == ESCROW_OK && !lies_in(op->remote_offset, t->total, t->remote->length))
+	if (st == ESCROW_OK && !ledger_range_in(op->remote_offset, t->total, t->remote->length))
 		return ESCROW_E_INVALID;
 	return st;
 }
@@ -172,6 +172,19 @@ static inline escrow_status lent(escrow_status st)
 	return st == ESCROW_E_STATE ? ESCROW_E_INVALID : st;
 }
 
+/* lane. What the op's range lends over this connection, with n places for it in the chain; NULL: it may not be lent. */
+static inline const struct region *prepare(struct escrow_engine *e, const struct transfer *t,
+					   struct conn *c, uint32_t n, struct ledger_loan *loan)
+{
+	const struct region *r = region_held(e, t->op->sge);
+
+	if (!r)
+		return NULL;
+	place_in_chain(e, c, n);
+	*loan = loan_of(t, r, c);
+	return r;
+}
+
 /* One range that one slice takes: charged, lent and chained in one step, or nothing. */
 static escrow_status whole_op(struct escrow_engine *e, struct transfer *t, struct op *op)
 {
@@ -184,11 +197,9 @@ static escrow_status whole_op(struct escrow_engine *e, struct transfer *t, struc
 
 	if (st < 0)
 		return st;
-	r = region_held(e, t->op->sge);
+	r = prepare(e, t, c, 1, &loan);
 	if (!r)
 		return ESCROW_E_INVALID;
-	place_in_chain(e, c, 1);
-	loan = loan_of(t, r, c);
 	st = ledger_op_lend(c->lane->ledger, (uint64_t)(op - e->op_table), &loan, &id);
 	if (st < 0)
 		return lent(st);
@@ -213,11 +224,9 @@ static escrow_status run_op(struct escrow_engine *e, struct transfer *t, struct 
 		st = ESCROW_E_AGAIN;
 	if (st < 0)
 		return st;
-	r = region_held(e, t->op->sge);
+	r = prepare(e, t, c, n, &loan);
 	if (!r)
 		return ESCROW_E_INVALID;
-	place_in_chain(e, c, n);
-	loan = loan_of(t, r, c);
 	st = ledger_run_lend(c->lane->ledger, (uint64_t)(op - e->op_table), &loan, size, n, ids);
 	if (st < 0)
 		return lent(st);

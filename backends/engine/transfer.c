@@ -111,7 +111,7 @@ static inline uint32_t row(struct escrow_engine *e, struct transfer *t, const st
 			break;
 		length = range->length;
 		if (UNLIKELY(length - 1 >= e->whole_bytes ||
-			     !lies_in(op->remote_offset, length, remote->length)))
+			     !ledger_range_in(op->remote_offset, length, remote->length)))
 			break;
 		region = ledger_row_region(ledger->ledger, range->region, range->offset, length);
 		if (UNLIKELY(region == NONE || spare == POOL_NONE))
@@ -185,7 +185,7 @@ static __attribute__((noinline)) uint32_t sliced(struct escrow_engine *e, struct
 	/* Its length first: no size is known for what is beyond the limits. */
 	if (UNLIKELY(length > e->limits.max_op_bytes || !well_formed(op) ||
 		     !(t->remote->rights & op->opcode) || t->spare == POOL_NONE ||
-		     !lies_in(op->remote_offset, length, t->remote->length)))
+		     !ledger_range_in(op->remote_offset, length, t->remote->length)))
 		return 0;
 	size = slice_size(e, length);
 	n = (length - 1) / size + 1;

@@ -169,11 +169,6 @@ static inline bool remote_usable(const struct escrow_engine *e, const struct tra
 	       atomic_load(&t->peer->state) == PEER_UP;
 }
 
-static inline bool lies_in(uint64_t offset, uint64_t length, uint64_t whole)
-{
-	return offset <= whole && length <= whole - offset;
-}
-
 /* en_lane_unlock(), without a call. */
 static inline void unlock_lane(struct escrow_engine *e, struct lane *lane)
 {

@@ -29,7 +29,7 @@ static inline uint64_t wr_id_make(const struct ledger_conn *conn, uint32_t seque
 }
 
 /* Does this range lie in so many bytes? */
-static inline bool range_in(uint64_t offset, uint64_t length, uint64_t whole)
+static inline bool ledger_range_in(uint64_t offset, uint64_t length, uint64_t whole)
 {
 	uint64_t end;
 
@@ -43,7 +43,7 @@ static inline bool region_lends(const struct ledger *l, uint32_t i, uint64_t han
 	const struct ledger_lendable *r = &l->lendable[i];
 
 	return i < l->nregions && __atomic_load_n(&r->handle, __ATOMIC_ACQUIRE) == handle &&
-	       range_in(offset, length, GET(r->length));
+	       ledger_range_in(offset, length, GET(r->length));
 }
 
 /* What the slices of a parent have in common, if they are of a region. */
@@ -256,7 +256,7 @@ static inline uint32_t ledger_row_region(const struct ledger *l, uint64_t handle
 
 	return LIKELY(i < l->config.max_regions &&
 		      __atomic_load_n(&r->handle, __ATOMIC_ACQUIRE) == handle &&
-		      range_in(offset, length, GET(r->length)))
+		      ledger_range_in(offset, length, GET(r->length)))
 		       ? i
 		       : NONE;
 }

@@ -65,14 +65,14 @@ static bool read_objects(const char *root, const char *group, const char *file, 
 static bool look_at(const char *root, const char *group, const char *device, uint64_t *left,
 		    uint64_t *limit)
 {
-	uint64_t max, current = 0;
+	uint64_t max, current = 0, rest;
 
 	if (!read_objects(root, group, "rdma.max", device, &max))
 		return false;
 	read_objects(root, group, "rdma.current", device, &current);
-	current = current < max ? max - current : 0;
-	if (current < *left) {
-		*left = current;
+	rest = current < max ? max - current : 0;
+	if (rest < *left) {
+		*left = rest;
 		*limit = max;
 	}
 	return true;

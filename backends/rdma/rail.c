@@ -17,9 +17,8 @@
 
 #define MAX_GIDS 512
 
-/* A partition key: the bit of full membership, and the key itself. */
+/* Of a partition key, beside PKEY_BASE: the bit of full membership. */
 #define PKEY_FULL 0x8000u
-#define PKEY_BASE 0x7fffu
 #define PKEY_DEFAULT 0xffffu
 
 /* In an invitation: family, port, scope 0, address; network order where it has one. */

@@ -21,6 +21,7 @@
 
 /* No attribute tells the limit; rxe takes 512, mlx5 more (providers/mlx5/verbs.c). */
 #define RDMA_MAX_INLINE 256u
+#define PKEY_BASE 0x7fffu /* a partition key without the bit of its membership */
 
 struct rdma_settings {
 	char rails[512]; /* "device:port:address,..." patterns; empty = every usable rail */

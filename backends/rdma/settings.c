@@ -71,7 +71,7 @@ static escrow_status set_key(struct rdma_settings *set, const struct key *k, con
 /* A key is its low 15 bits, beside that of the membership, and 0 is none (IBTA, 10.9). */
 static escrow_status check_pkey(uint16_t pkey, struct escrow_error *error)
 {
-	if (!pkey || (pkey & 0x7fff))
+	if (!pkey || (pkey & PKEY_BASE))
 		return ESCROW_OK;
 	return error_set(
 		error, ESCROW_E_INVALID, 0,

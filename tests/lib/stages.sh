@@ -13,7 +13,7 @@ stage_table=(
 	"dist       make distcheck and installcheck"
 	"matrix     old and new: hosts and backends built against a generated future header"
 	"mutants    the kill matrix: every mutant is caught, and by the right cases"
-	"simulate   random workloads against a random adversary, other seeds every day: 90 s of each core, 180 s with FULL=1"
+	"simulate   random workloads against a random adversary: 90 s of each core; FULL=1: 180 s, other seeds every day"
 	"planted    faults planted into the backends are found: some a day, all with FULL=1"
 	"lint       format, house rules, cppcheck (./dev lint also runs clang-tidy)"
 	"gates      native teardown failures on softverbs: every pair of the matrix (FULL=1: all of it)"
@@ -122,13 +122,13 @@ stage_mutants() {
 # As many seeds as there is time for, on each core; with --full other ones every day. Without, who changes a word
 # is not told of a fault that is older: the seeds are of ranges that passed, docs/simulate.md has those that did not.
 stage_simulate() {
-	local i pids=() rc=0 seconds=${FULL:+180} base=1500000
-	[ -z "${FULL:-}" ] || base=$(($(date +%s) / 86400 * 1000000))
+	local i pids=() rc=0 seconds=90 base=1500000 runs=8900
+	[ -z "${FULL:-}" ] || { seconds=180 base=$(($(date +%s) / 86400 * 1000000)) runs=1000000; }
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -s -j"$jobs" tests/simulate/simulate
 	for ((i = 0; i < jobs; i++)); do
-		tap_run "simulate-$i" "no rule is broken, core $i" "$build/tests/simulate/simulate" --runs "${FULL:+100}8900" \
-			--seconds "${seconds:-90}" --seed "$((base + i * 40000))" &
+		tap_run "simulate-$i" "no rule is broken, core $i" "$build/tests/simulate/simulate" --runs $runs \
+			--seconds $seconds --seed "$((base + i * 40000))" &
 		pids+=($!)
 	done
 	for i in "${pids[@]}"; do wait "$i" || rc=1; done
@@ -220,10 +220,10 @@ installed_hosts() {
 
 # The gates on what was installed, all of them, of a tree built by gcc and of one built by clang.
 installed_in_guest() {
-	piece installed-gcc -t 1800 -- "$stage_dir/gcc/hosts/run"
+	piece installed-gcc -- "$stage_dir/gcc/hosts/run"
 	build_in "$top/build-clang" --enable-werror --enable-tests=yes CC=clang
 	installed_hosts "$top/build-clang" "$stage_dir/clang"
-	piece installed-clang -t 1800 -- "$stage_dir/clang/hosts/run"
+	piece installed-clang -- "$stage_dir/clang/hosts/run"
 }
 
 gates_in_guest() {
@@ -261,20 +261,20 @@ stage_softroce() {
 		tests/hardware/side tools/escrow
 	"$top/tests/softroce/test-guest.sh" | tee "$stage_dir/guest.tap"
 	grep -q '^1\.\.' "$stage_dir/guest.tap" # the plan comes last: without it the script broke off
-	in_guest verbs -t 1800 -- "$each" "$top/tests/softverbs/differ" \
+	in_guest verbs -- "$each" "$top/tests/softverbs/differ" \
 		"$build/tests/softroce/facts" "$build/tests/softroce/facts-failure" \
 		"$build/tests/softverbs/real-catalogue-requester" "$build/tests/softverbs/real-catalogue-owner" \
 		"$build/tests/softverbs/real-catalogue-device"
 	in_guest wire -w hub -- "$each" "$build/tests/softverbs/real-catalogue-wire" "$build/tests/unit/test-rdma-path"
 	installed_hosts "$build" "$stage_dir/gcc"
 	# Rails last: it takes a link down, and with that the kernel drops its IPv6 addresses.
-	in_guest backend -t 1800 -- env ESCROW_BACKEND_PATH="$build/backends/.libs" \
+	in_guest backend -- env ESCROW_BACKEND_PATH="$build/backends/.libs" \
 		INSTALLED_CASES="gcc:destroy_qp/strong clang:dealloc_mw/weak" "$each" \
 		"$build/tests/unit/test-rdma-native" "$build/tests/unit/test-rdma-hostile" "$build/tests/unit/test-rdma-path" "$build/tests/unit/test-rdma-meet" \
 		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-address" \
 		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" \
 		"$build/tests/unit/test-rdma-misuse" "$stage_dir/gcc/hosts/run" "$build/tests/unit/test-rdma-rails"
-	in_guest death -t 1800 -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
+	in_guest death -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak
 	[ -z "${FULL:-}" ] || installed_in_guest
