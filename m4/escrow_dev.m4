@@ -72,7 +72,7 @@ dnl ESCROW_COVERAGE: --enable-coverage, for ./dev coverage (needs gcovr).
 AC_DEFUN([ESCROW_COVERAGE],[
   AC_ARG_ENABLE([coverage],[AS_HELP_STRING([--enable-coverage],[build for ./dev coverage])],
     [],[enable_coverage=no])
-  AS_IF([test "x$enable_coverage" = xyes],[COVERAGE_CFLAGS="--coverage -O0 -g -DESCROW_COVERAGE"])
+  AS_IF([test "x$enable_coverage" = xyes],[COVERAGE_CFLAGS="--coverage -fprofile-update=atomic -O0 -g -DESCROW_COVERAGE"])
   AC_SUBST([COVERAGE_CFLAGS])
   # glibc warns when _FORTIFY_SOURCE meets -O0, and the sanitizers have their own checks.
   AS_IF([test "x$enable_coverage$escrow_sanitizers" = xno],

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <config.h>
+
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,10 +11,13 @@
 #include "plugin/error.h"
 #include "plugin/escrow.h"
 
-/* The folders in their order: ESCROW_BACKEND_PATH, then where the package installs. */
+/*
+ * The folders in their order: ESCROW_BACKEND_PATH, then where the package installs.  What lies in the
+ * former runs in this process: a set-user-ID program's caller has no say.
+ */
 static char **discover_folders(void)
 {
-	const char *path = g_getenv("ESCROW_BACKEND_PATH");
+	const char *path = secure_getenv("ESCROW_BACKEND_PATH");
 	g_autofree char *all = path && *path ? g_strconcat(path, ":", BACKENDDIR, NULL)
 					     : g_strdup(BACKENDDIR);
 

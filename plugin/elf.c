@@ -37,9 +37,9 @@ struct elf_file {
 	const Elf64_Ehdr *header;
 	const Elf64_Phdr *segments; /* header->e_phnum of them, inside the file */
 	const Elf64_Dyn *dynamic;
-	uint64_t ndynamic;
-	const char *strings; /* DT_STRTAB, DT_STRSZ bytes */
-	uint64_t strings_size;
+	uint64_t ndynamic;     /* before the end */
+	const char *strings;   /* DT_STRTAB */
+	uint64_t strings_size; /* of DT_STRSZ bytes those that are terminated */
 };
 
 static void elf_find(struct elf_report *report, uint32_t severity, const char *clause,
@@ -48,12 +48,17 @@ static void elf_find(struct elf_report *report, uint32_t severity, const char *c
 static void elf_find(struct elf_report *report, uint32_t severity, const char *clause,
 		     const char *format, ...)
 {
+	static const char clauses[ELF_CLAUSES][4] = {"A1", "H2", "S1", "S2", "S3", "S4"};
 	struct escrow_finding *finding;
+	uint32_t i = 0;
 	va_list args;
 
 	report->errors += severity == ESCROW_FINDING_ERROR;
-	if (report->n == ELF_MAX_FINDINGS)
+	while (strcmp(clauses[i], clause) != 0)
+		i++;
+	if (report->alike[severity][i] == ELF_MAX_ALIKE)
 		return;
+	report->alike[severity][i]++;
 	finding = &report->findings[report->n++];
 	memset(finding, 0, sizeof(*finding));
 	finding->severity = severity;
@@ -96,14 +101,10 @@ static const void *elf_at_address(const struct elf_file *file, uint64_t address,
 	return NULL;
 }
 
-/* A terminated string of the string table, or NULL. */
+/* A string of the string table, or NULL. */
 static const char *elf_string(const struct elf_file *file, uint64_t offset)
 {
-	if (offset >= file->strings_size)
-		return NULL;
-	if (!memchr(file->strings + offset, '\0', file->strings_size - offset))
-		return NULL;
-	return file->strings + offset;
+	return offset < file->strings_size ? file->strings + offset : NULL;
 }
 
 static bool elf_check_header(struct elf_file *file)
@@ -185,6 +186,23 @@ static bool elf_check_load(struct elf_file *file, const Elf64_Phdr *s, uint32_t 
 	return true;
 }
 
+/* Where the loader reads it, which goes by the address, and on to the entry that says that it is the last. */
+static bool elf_find_dynamic(struct elf_file *file, const Elf64_Phdr *s)
+{
+	uint64_t n = s->p_filesz / sizeof(Elf64_Dyn);
+
+	file->dynamic = elf_at_address(file, s->p_vaddr, n * sizeof(Elf64_Dyn), 8);
+	while (file->dynamic && file->ndynamic < n &&
+	       file->dynamic[file->ndynamic].d_tag != DT_NULL)
+		file->ndynamic++;
+	if (file->dynamic && file->ndynamic < n)
+		return true;
+	elf_find(file->report, ESCROW_FINDING_ERROR, "H2",
+		 file->dynamic ? "the dynamic section has no end"
+			       : "truncated: the dynamic section is in no loadable segment");
+	return false;
+}
+
 static bool elf_check_segments(struct elf_file *file)
 {
 	struct elf_report *report = file->report;
@@ -208,13 +226,8 @@ static bool elf_check_segments(struct elf_file *file)
 			 loads ? "dynamic" : "loadable");
 		return false;
 	}
-	file->ndynamic = dynamic->p_filesz / sizeof(Elf64_Dyn);
-	file->dynamic = elf_at(file, dynamic->p_offset, file->ndynamic * sizeof(Elf64_Dyn), 8);
-	if (!file->dynamic) {
-		elf_find(report, ESCROW_FINDING_ERROR, "H2",
-			 "truncated: the dynamic section lies outside the file");
+	if (!elf_find_dynamic(file, dynamic))
 		return false;
-	}
 	if (!relro)
 		elf_find(report, elf_must(report), "S2", "not linked with -z relro");
 	if (stack)
@@ -223,14 +236,16 @@ static bool elf_check_segments(struct elf_file *file)
 	return true;
 }
 
-/* The value of the first entry with this tag, or fallback. */
+/* The value of the entry with this tag, or fallback; of several the last, as the loader does. */
 static uint64_t elf_dynamic(const struct elf_file *file, int64_t tag, uint64_t fallback)
 {
-	for (uint64_t i = 0; i < file->ndynamic && file->dynamic[i].d_tag != DT_NULL; i++) {
+	uint64_t value = fallback;
+
+	for (uint64_t i = 0; i < file->ndynamic; i++) {
 		if (file->dynamic[i].d_tag == tag)
-			return file->dynamic[i].d_un.d_val;
+			value = file->dynamic[i].d_un.d_val;
 	}
-	return fallback;
+	return value;
 }
 
 static void elf_check_flags(struct elf_file *file)
@@ -262,37 +277,39 @@ static void elf_check_flags(struct elf_file *file)
 }
 
 /* S3: every folder of an RPATH or RUNPATH is relative to the object itself. */
-static void elf_check_search_path(struct elf_file *file, const char *what, const char *value)
+static void elf_check_search_path(struct elf_file *file, const char *what, int64_t tag)
 {
-	g_auto(GStrv) folders = g_strsplit(value, ":", -1);
+	uint64_t offset = elf_dynamic(file, tag, UINT64_MAX);
+	const char *folder = elf_string(file, offset);
+	size_t n;
 
-	for (uint32_t i = 0; folders[i]; i++) {
-		if (g_str_has_prefix(folders[i], "$ORIGIN") ||
-		    g_str_has_prefix(folders[i], "${ORIGIN}"))
+	if (!folder && offset != UINT64_MAX)
+		elf_find(file->report, ESCROW_FINDING_ERROR, "H2",
+			 "the %s lies outside the string table", what);
+	for (; folder; folder = folder[n] ? folder + n + 1 : NULL) {
+		n = strcspn(folder, ":");
+		if (g_str_has_prefix(folder, "$ORIGIN") || g_str_has_prefix(folder, "${ORIGIN}"))
 			continue;
 		elf_find(file->report, elf_must(file->report), "S3",
-			 "%s has \"%.100s\"; only folders below $ORIGIN are allowed", what,
-			 folders[i]);
+			 "%s has \"%.*s\"; only folders below $ORIGIN are allowed", what,
+			 (int)MIN(n, 100), folder);
 	}
 }
 
 static void elf_check_needed(struct elf_file *file)
 {
-	for (uint64_t i = 0; i < file->ndynamic && file->dynamic[i].d_tag != DT_NULL; i++) {
+	elf_check_search_path(file, "RPATH", DT_RPATH);
+	elf_check_search_path(file, "RUNPATH", DT_RUNPATH);
+	for (uint64_t i = 0; i < file->ndynamic; i++) {
 		const Elf64_Dyn *d = &file->dynamic[i];
 		const char *value;
 
-		if (d->d_tag != DT_NEEDED && d->d_tag != DT_RPATH && d->d_tag != DT_RUNPATH)
+		if (d->d_tag != DT_NEEDED)
 			continue;
 		value = elf_string(file, d->d_un.d_val);
 		if (!value) {
 			elf_find(file->report, ESCROW_FINDING_ERROR, "H2",
 				 "a name in the dynamic section lies outside the string table");
-			continue;
-		}
-		if (d->d_tag != DT_NEEDED) {
-			elf_check_search_path(file, d->d_tag == DT_RPATH ? "RPATH" : "RUNPATH",
-					      value);
 			continue;
 		}
 		file->report->links_glib |= g_str_has_prefix(value, "libglib-");
@@ -425,6 +442,8 @@ uint32_t elf_check(const uint8_t *bytes, uint64_t size, struct elf_report *repor
 					      file.strings_size, 1);
 		if (!file.strings)
 			file.strings_size = 0;
+		while (file.strings_size && file.strings[file.strings_size - 1])
+			file.strings_size--;
 		elf_check_flags(&file);
 		elf_check_symbols(&file);
 		elf_check_needed(&file);

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "plugin/args.h"
 #include "plugin/error.h"
 #include "plugin/host.h"
 #include "plugin/supervisor.h"
@@ -82,6 +83,13 @@ static void engine_discard(struct host_generation *g)
 	}
 }
 
+static void engine_free_generation(struct host_generation *g)
+{
+	g_hash_table_unref(g->peers);
+	g_ptr_array_unref(g->peers_stuck);
+	g_free(g);
+}
+
 /* Releases a generation that nobody can reach any more. */
 static void engine_end(struct escrow_host_engine *host, struct host_generation *g)
 {
@@ -96,8 +104,37 @@ static void engine_end(struct escrow_host_engine *host, struct host_generation *
 		module_engine_released(g->module);
 		escrow_module_unref(g->module);
 	}
-	g_hash_table_unref(g->peers);
-	g_free(g);
+	engine_free_generation(g);
+}
+
+/* Under lock. */
+static void engine_clear_column(struct escrow_host_engine *host, uint32_t column)
+{
+	for (uint32_t i = 0; i < host->peers.places; i++) {
+		struct host_peer *peer = table_at(&host->peers, i);
+
+		if (peer)
+			atomic_store(&peer->backend[column], 0);
+	}
+	for (uint32_t i = 0; i < host->grants.places; i++) {
+		struct host_grant *grant = table_at(&host->grants, i);
+
+		if (grant)
+			atomic_store(&grant->backend[column], 0);
+	}
+	for (uint32_t i = 0; i < host->remotes.places; i++) {
+		struct host_remote *remote = table_at(&host->remotes, i);
+
+		if (remote)
+			atomic_store(&remote->backend[column], 0);
+	}
+}
+
+void host_clear_column(struct escrow_host_engine *host, uint32_t column)
+{
+	g_mutex_lock(&host->lock);
+	engine_clear_column(host, column);
+	g_mutex_unlock(&host->lock);
 }
 
 static escrow_status engine_list(struct escrow_host_engine *host, struct host_generation *g,
@@ -113,9 +150,15 @@ static escrow_status engine_list(struct escrow_host_engine *host, struct host_ge
 
 		g->number = ++host->numbers;
 		g->column = current ? 1 - current->column : 0;
-		if (current)
+		if (current) {
+			/* one that was taken back may have left handles, and numbers come again */
+			engine_clear_column(host, g->column);
 			host->next = g; /* before its first event can be polled */
+		}
 		atomic_store(&host->generations[g->slot], g);
+		/* Behind it: who sees so many looks at it. */
+		if (g->slot == atomic_load(&host->slots))
+			atomic_store(&host->slots, g->slot + 1);
 	}
 	g_mutex_unlock(&host->lock);
 	if (g->slot <= HOST_GENERATIONS)
@@ -136,6 +179,7 @@ escrow_status host_open_generation(struct escrow_host_engine *host, struct escro
 	g->ops = module_ops(module);
 	g->fd = -1;
 	g->peers = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+	g->peers_stuck = g_ptr_array_new_with_free_func(g_free);
 	status = host_config_make(&config, module_backend(module)->id, settings, key_file, error);
 	if (status != ESCROW_OK)
 		goto unref;
@@ -160,9 +204,21 @@ discard:
 	return status;
 unref:
 	escrow_module_unref(module);
-	g_hash_table_unref(g->peers);
-	g_free(g);
+	engine_free_generation(g);
 	return status;
+}
+
+void host_ended(struct escrow_host_engine *host, struct host_generation *g, uint32_t how)
+{
+	/* one that is CLOSED is not armed again, so that what its descriptor says would stay */
+	if (how == HOST_ENDED_CLOSED && g->fd >= 0)
+		epoll_ctl(host->epoll, EPOLL_CTL_DEL, g->fd, NULL);
+	if (how == HOST_ENDED_CLOSED) { /* the receipt of all that was stuck there */
+		for (uint32_t i = 0; i < g->peers_stuck->len; i++)
+			quota_give(g_ptr_array_index(g->peers_stuck, i), QUOTA_PEERS(1));
+		g_ptr_array_set_size(g->peers_stuck, 0);
+	}
+	atomic_store(&g->ended, how);
 }
 
 void host_drop_generation(struct escrow_host_engine *host, struct host_generation *g)
@@ -190,6 +246,7 @@ static void engine_free(struct escrow_host_engine *host, bool keep_services)
 	table_fini(&host->grants);
 	table_fini(&host->remotes);
 	lend_fini(&host->lend);
+	here_free(host->here);
 	if (host->epoll >= 0)
 		close(host->epoll);
 	if (host->wake >= 0)
@@ -217,6 +274,7 @@ static struct escrow_host_engine *engine_new(const struct escrow_host_args *args
 	table_init(&host->peers, TABLE_PEER, sizeof(struct host_peer));
 	table_init(&host->grants, TABLE_GRANT, sizeof(struct host_grant));
 	table_init(&host->remotes, TABLE_REMOTE, sizeof(struct host_remote));
+	host->here = here_new();
 	host->epoll = epoll_create1(EPOLL_CLOEXEC);
 	host->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (host->epoll >= 0 && host->wake >= 0)
@@ -226,10 +284,13 @@ static struct escrow_host_engine *engine_new(const struct escrow_host_args *args
 
 escrow_status host_check_args(const struct escrow_host_args *args, struct escrow_error *error)
 {
+	escrow_status status = args_check(args, sizeof(*args), "open", error);
 	size_t n;
 
-	if (!args || args->size < sizeof(*args) || !args->module)
-		return error_set(error, ESCROW_E_INVALID, "open: no args, too short, or no module");
+	if (status != ESCROW_OK)
+		return status;
+	if (!args->module)
+		return error_set(error, ESCROW_E_INVALID, "open: no module");
 	if (args->flags & ~(ESCROW_GUARD_WRITES | ESCROW_GUARD_READS))
 		return error_set(error, ESCROW_E_UNSUPPORTED, "open: unknown flags 0x%x",
 				 args->flags);
@@ -253,6 +314,11 @@ escrow_status escrow_open(const struct escrow_host_args *args, struct escrow_hos
 	if (!engine)
 		return error_set(error, ESCROW_E_INVALID, "open: nowhere to put the engine");
 	host = engine_new(args);
+	if (!host->here) {
+		status = error_errno(error, ESCROW_E_NO_MEMORY, errno,
+				     "no page that a fork empties");
+		goto free_host;
+	}
 	if (host->epoll < 0 || host->wake < 0) {
 		status = error_errno(error, ESCROW_E_AGAIN, errno, "no event descriptor");
 		goto free_host;
@@ -285,24 +351,28 @@ free_host:
 
 static void engine_uncharge(struct escrow_host_engine *host)
 {
-	struct escrow_quota left = {.peers = atomic_load(&host->peers.used) + host->peers_stuck};
+	for (uint32_t i = 0; i < atomic_load(&host->peers.places); i++) {
+		const struct host_peer *peer = table_at(&host->peers, i);
 
+		if (peer)
+			quota_give(peer->account, QUOTA_PEERS(1));
+	}
 	for (uint32_t i = 0; i < atomic_load(&host->grants.places); i++) {
 		const struct host_grant *grant = table_at(&host->grants, i);
 
-		left.grants += grant != NULL;
-		left.granted_bytes += grant ? grant->args.length : 0;
+		if (grant)
+			quota_give(grant->account, QUOTA_GRANT(grant->args.length));
 	}
-	quota_give(&left);
-	quota_ops_give(atomic_load(&host->lend.used));
+	quota_ops_give(lend_used(&host->lend));
 }
 
 escrow_status escrow_release(struct escrow_host_engine *host)
 {
+	escrow_status status = host_check(host);
 	bool orphans;
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	if (status != ESCROW_OK)
+		return status;
 	if (atomic_load(&host->ended) == HOST_ENDED_NOT)
 		return ESCROW_E_STATE;
 	orphans = atomic_load(&host->ended) == HOST_ENDED_QUARANTINED;
@@ -317,6 +387,19 @@ escrow_status escrow_release(struct escrow_host_engine *host)
 	}
 	engine_free(host, orphans);
 	return ESCROW_OK;
+}
+
+escrow_status host_check_said(const struct escrow_host_engine *host, const char *what,
+			      struct escrow_error *error)
+{
+	escrow_status status = host_check(host);
+
+	if (status == ESCROW_E_STATE)
+		return error_set(error, status,
+				 "%s: the engine is another process's: a child of fork may only "
+				 "exec or _exit",
+				 what);
+	return status == ESCROW_OK ? status : error_set(error, status, "%s: no engine", what);
 }
 
 escrow_status host_may_change(struct escrow_host_engine *host, struct escrow_error *error)
@@ -336,13 +419,19 @@ escrow_status escrow_close(struct escrow_host_engine *host, uint64_t deadline_ns
 {
 	struct host_generation *current;
 	struct inside_mark mark;
-	escrow_status status;
+	escrow_status status = host_check(host);
 	uint32_t before;
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	if (status != ESCROW_OK)
+		return status;
 	if (mode > ESCROW_CLOSE_ABORT)
 		return ESCROW_E_UNSUPPORTED;
+	if (atomic_load(&host->ended) == HOST_ENDED_QUARANTINED) {
+		/* which of them it was, and whether that one tells it again, is not the host's affair */
+		atomic_store(&host->end_due, 1);
+		host_wake(host);
+		return ESCROW_IN_PROGRESS;
+	}
 	g_mutex_lock(&host->lock);
 	status = host->swap ? ESCROW_E_BUSY : ESCROW_OK;
 	before = host->closing;
@@ -366,10 +455,10 @@ escrow_status escrow_query(struct escrow_host_engine *host, struct escrow_limits
 {
 	struct host_generation *current;
 	struct inside_mark mark;
-	escrow_status status;
+	escrow_status status = host_check(host);
 
-	if (!host || !limits)
-		return ESCROW_E_INVALID;
+	if (status != ESCROW_OK || !limits)
+		return status != ESCROW_OK ? status : ESCROW_E_INVALID;
 	current = host_enter(host, &mark);
 	status = current->ops->query(current->engine, limits);
 	inside_leave(mark);
@@ -386,7 +475,7 @@ struct escrow_module *escrow_current(struct escrow_host_engine *host, uint64_t *
 	struct escrow_module *module;
 	struct inside_mark mark;
 
-	if (!host)
+	if (host_check(host) != ESCROW_OK)
 		return NULL;
 	current = host_enter(host, &mark);
 	module = current->module;
@@ -394,57 +483,4 @@ struct escrow_module *escrow_current(struct escrow_host_engine *host, uint64_t *
 		*generation = current->number;
 	inside_leave(mark);
 	return module;
-}
-
-/* ---- Plain hand-overs to the current backend --------------------------------------------------- */
-escrow_status escrow_quiesce(struct escrow_host_engine *host)
-{
-	struct host_generation *current;
-	struct inside_mark mark;
-	escrow_status status;
-
-	if (!host)
-		return ESCROW_E_INVALID;
-	status = host_may_change(host, NULL);
-	current = host_enter(host, &mark);
-	if (status != ESCROW_E_BUSY)
-		status = current->ops->quiesce(current->engine, 0);
-	inside_leave(mark);
-	return status;
-}
-
-escrow_status escrow_resume(struct escrow_host_engine *host)
-{
-	struct host_generation *current;
-	struct inside_mark mark;
-	escrow_status status;
-
-	if (!host)
-		return ESCROW_E_INVALID;
-	status = host_may_change(host, NULL);
-	current = host_enter(host, &mark);
-	if (status != ESCROW_E_BUSY)
-		status = current->ops->resume(current->engine, 0);
-	inside_leave(mark);
-	return status;
-}
-
-escrow_status escrow_drain(struct escrow_host_engine *host, uint64_t peer, uint64_t deadline_ns)
-{
-	struct host_generation *current;
-	struct inside_mark mark;
-	escrow_status status;
-	uint64_t handle;
-
-	if (!host)
-		return ESCROW_E_INVALID;
-	status = host_may_change(host, NULL);
-	current = host_enter(host, &mark);
-	handle = peer ? host_peer_handle(host, current, peer) : 0;
-	if (peer && !handle)
-		status = ESCROW_E_INVALID;
-	else if (status != ESCROW_E_BUSY)
-		status = current->ops->drain(current->engine, handle, deadline_ns, 0);
-	inside_leave(mark);
-	return status;
 }

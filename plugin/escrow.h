@@ -8,8 +8,10 @@
  *
  * Everything here is plain C.  Handles (uint64_t) of regions, peers, grants, remotes and ops are the
  * host engine's own: they survive a swap and are never 0.  Thread tags, blocking classes, pointer
- * marks and status codes are those of escrow/backend.h; a host engine adds none of its own locks to
- * the data path.  Where a function has the name of a slot, the slot's text holds for it too.
+ * marks, sizes of structs and status codes are those of escrow/backend.h; a host engine adds none of its own locks to
+ * the data path.  Where a function has the name of a slot, the slot's text holds for it too.  In a child of fork each that
+ * takes an engine answers E_STATE, or NULL or 0 where it answers no status; of a process that had opened one, so do those
+ * of the whole process: escrow_ledger, escrow_withheld, escrow_quota_*.
  */
 #ifndef ESCROW_ESCROW_H
 #define ESCROW_ESCROW_H
@@ -49,14 +51,15 @@ struct escrow_finding {
 
 /*
  * [any] SLOW.  Reads the ELF file at path (in-call) and writes up to max findings, worst first;
- * returns how many there are, or < 0: E_INVALID if the file cannot be read.  The file is hostile
+ * returns how many there are (alike ones: at most ten), or < 0: E_INVALID if the file cannot be read.  The file is hostile
  * input: nothing of it is mapped executable, and no constructor runs.
  */
 ESCROW_API int32_t escrow_check_file(const char *path, uint32_t profile,
 				     struct escrow_finding *findings, uint32_t max);
 
 /* ---- The probe: what a file does, in a process of its own */
-#define ESCROW_PROBE_OPEN 1u /* also open with the settings, query and close */
+#define ESCROW_PROBE_OPEN 1u  /* also open with the settings, query and close */
+#define ESCROW_PROBE_RAILS 2u /* also ask for escrow/rails.h; E_UNSUPPORTED: it lists no rails */
 
 struct escrow_probe_args {
 	uint32_t size;
@@ -73,7 +76,7 @@ struct escrow_probe_result {
 	uint64_t residency;
 	int32_t signal;    /* that ended it, or 0 */
 	int32_t exit_code; /* or -1 */
-	char stage[16]; /* how far it came: "dlopen", "entry", "open", "query", "close", "done" */
+	char stage[16]; /* how far: "dlopen", "entry", "rails", "open", "query", "close", "done" */
 	char id[64];
 	char version[64];
 };
@@ -109,8 +112,7 @@ ESCROW_API escrow_status escrow_find(const char *name, char *path, uint64_t *len
 #define ESCROW_LOAD_COPY 1u  /* load a copy named by its content, so that a swap gets new code */
 #define ESCROW_LOAD_PROBE 2u /* probe (entry only) before */
 #define ESCROW_LOAD_PROBE_OPEN 4u /* probe with open before; settings are used */
-#define ESCROW_LOAD_MAY_UNMAP                                                                      \
-	8u /* the operator wants the object unmapped in the end, if it allows */
+#define ESCROW_LOAD_MAY_UNMAP 8u  /* the operator wants it unmapped in the end, if it allows */
 
 struct escrow_load_args {
 	uint32_t size;
@@ -118,8 +120,7 @@ struct escrow_load_args {
 	const char *name;            /* in-call; as for escrow_find */
 	const char *const *settings; /* in-call; for the probe */
 	uint64_t probe_timeout_ns;   /* 0 = 10 s */
-	const char *copy_dir;        /* in-call; private folder for copies, made 0700 if it is not
-					there; NULL: one under XDG_RUNTIME_DIR or /tmp */
+	const char *copy_dir; /* in-call; private, made 0700; NULL: in XDG_RUNTIME_DIR or /tmp */
 };
 
 /*
@@ -163,10 +164,7 @@ ESCROW_API int32_t escrow_modules(struct escrow_module_info *infos, uint32_t max
 /* [any] How many distinct objects may be mapped (default 32); returns the old value.  0 only asks. */
 ESCROW_API uint32_t escrow_module_cap(uint32_t cap);
 
-/*
- * ---- Quotas of the whole process, over all backends --------------------------------------------
- * UINT64_MAX = none (the default).  What is withheld counts as used.
- */
+/* ---- Quotas of the whole process.  UINT64_MAX = none (the default).  What is withheld counts as used. */
 struct escrow_quota {
 	uint32_t size, reserved0;
 	uint64_t bytes, regions, grants; /* bytes: twice while a region is in two backends */
@@ -179,11 +177,21 @@ struct escrow_quota {
 ESCROW_API void escrow_quota_set(const struct escrow_quota *limits);
 ESCROW_API void escrow_quota_get(struct escrow_quota *limits, struct escrow_quota *used);
 
+/*
+ * [any] What one peer name may have over all engines, backends and swaps: all but bytes and regions, which are no
+ * peer's, and ops, which each engine limits (peer_quota.ops); a limit of those: E_UNSUPPORTED.  Name NULL: each name
+ * that has no limits of its own; limits NULL: it has none any more.  Who comes to an engine that gave an
+ * ESCROW_INVITE_ANY counts as "(any)", whatever it calls itself; offers are nobody's.
+ */
+ESCROW_API escrow_status escrow_quota_set_peer(const char *name, const struct escrow_quota *limits);
+ESCROW_API escrow_status escrow_quota_get_peer(const char *name, struct escrow_quota *limits,
+					       struct escrow_quota *used);
+
 /* Memory that the host gave and cannot have back, because no receipt came. */
 struct escrow_withheld {
 	void *addr;
 	uint64_t length;
-	uint64_t since_ns; /* CLOCK_MONOTONIC */
+	uint64_t since_ns; /* by the clock of its engine: now_ns of struct escrow_host_args */
 	uint64_t region;   /* its handle; stale if the engine was released */
 	uint32_t orphan; /* 1: its engine was released; it stays withheld until the process ends */
 	uint32_t reserved0;
@@ -219,21 +227,15 @@ ESCROW_API escrow_status escrow_open(const struct escrow_host_args *args,
 				     struct escrow_host_engine **engine,
 				     struct escrow_error *error);
 
-/* [any] SLOW.  What escrow_open would find (escrow/rails.h), without an engine; see libescrow(3). */
+/* [any] blocks: a probe asks first.  What escrow_open would find (escrow/rails.h); see libescrow(3). */
 ESCROW_API int32_t escrow_rails(const struct escrow_host_args *args, struct escrow_rail *rails,
-				uint32_t max, struct escrow_error *error);
+				uint32_t max, uint32_t stride, struct escrow_error *error);
 
-/*
- * [ctl] NB.  As the slot.  The CLOSED event (or QUARANTINED with object 0) is told when every
- * generation has come to its end.
- */
+/* [ctl] NB.  As the slot; CLOSED, or QUARANTINED with object 0, when all generations have ended or were given up. */
 ESCROW_API escrow_status escrow_close(struct escrow_host_engine *engine, uint64_t deadline_ns,
 				      uint32_t mode);
 
-/*
- * [ctl] After CLOSED, or after QUARANTINED: then the memory that is not back stays withheld, its
- * free function is never called, and escrow_withheld lists it.  E_STATE before that.
- */
+/* [ctl] After CLOSED or QUARANTINED, else E_STATE.  What is not back then is listed by escrow_withheld. */
 ESCROW_API escrow_status escrow_release(struct escrow_host_engine *engine);
 
 /* [any] Limits of the current backend, cut to what the host engine itself can carry. */
@@ -286,10 +288,7 @@ ESCROW_API escrow_status escrow_borrow_for_write(struct escrow_host_engine *engi
 ESCROW_API escrow_status escrow_return(struct escrow_host_engine *engine, uint64_t region,
 				       uint64_t offset, uint64_t length);
 
-/*
- * ---- Peers, grants, remotes: the slots, with the host engine's handles -------------------------
- * All [ctl] ones answer E_BUSY while a swap is under way.
- */
+/* ---- Peers, grants, remotes: the slots, with our handles.  [ctl]: E_BUSY while a swap is under way. */
 ESCROW_API escrow_status escrow_invite(struct escrow_host_engine *engine,
 				       const struct escrow_invite_args *args, void *buf,
 				       uint64_t *len);
@@ -343,15 +342,15 @@ ESCROW_API escrow_status escrow_arm(struct escrow_host_engine *engine);
 /*
  * [ctl] A new source (g_source_unref is the caller's) that calls each(ctx, event) from the main
  * context it is attached to: its prepare arms, its check looks at the descriptor, its dispatch
- * polls.  Who uses it calls neither escrow_poll nor escrow_arm.  Destroy it before escrow_release.
- * NULL without ESCROW_CAP_EVENT_FD.
+ * polls.  Who uses it calls neither escrow_poll nor escrow_arm.  Destroy it before escrow_release;
+ * after CLOSED, and in the child of a fork, it removes itself.  NULL without ESCROW_CAP_EVENT_FD.
  */
 ESCROW_API struct _GSource *escrow_source_new(struct escrow_host_engine *engine,
 					      void (*each)(void *ctx,
 							   const struct escrow_event *event),
 					      void *ctx);
 
-/* [ctl] NB.  E_BUSY while a swap is under way. */
+/* [ctl] NB.  E_BUSY while a swap is under way; one does not keep DRAINED of before from the host. */
 ESCROW_API escrow_status escrow_quiesce(struct escrow_host_engine *engine);
 ESCROW_API escrow_status escrow_resume(struct escrow_host_engine *engine);
 ESCROW_API escrow_status escrow_drain(struct escrow_host_engine *engine, uint64_t peer,
@@ -470,7 +469,8 @@ struct escrow_swap_record {
 
 /*
  * [ctl] Starts a swap; nothing is touched before the first advance.  E_STATE: not OPEN.  E_BUSY: one
- * is under way.  E_LIMIT: 32 generations of this engine are alive (quarantined ones).
+ * is under way, or the last one's B has not ended.  E_LIMIT: 32 generations of this engine are alive
+ * (quarantined ones).
  */
 ESCROW_API escrow_status escrow_swap_begin(struct escrow_host_engine *engine,
 					   const struct escrow_swap_args *args,

@@ -5,8 +5,6 @@
  */
 #include <string.h>
 
-#include <unistd.h>
-
 #include "plugin/event.h"
 #include "plugin/host.h"
 
@@ -19,29 +17,34 @@ struct event {
 	bool free_gone;
 };
 
-static bool event_odd(struct event *ev, const char *what)
+static bool event_is_odd(struct escrow_host_engine *host, const struct escrow_event *e,
+			 const char *what)
 {
-	services_log(ev->host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
-		     "event %u of object %" G_GUINT64_FORMAT ": %s", ev->e->kind, ev->e->object,
-		     what);
+	services_log(host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
+		     "event %u of object %" G_GUINT64_FORMAT ": %s", e->kind, e->object, what);
 	return false;
 }
 
-/* ---- Ops: no lock ------------------------------------------------------------------------------ */
-static bool event_op(struct event *ev)
+static bool event_odd(struct event *ev, const char *what)
 {
-	struct escrow_host_engine *host = ev->host;
-	struct lend_op *op = lend_find(&host->lend, ev->e->user);
-	/* a custody that is not known gives nothing back */
-	bool held = ev->e->kind == ESCROW_EV_OP_DONE && ev->e->custody != ESCROW_CUSTODY_RETURNED;
+	return event_is_odd(ev->host, ev->e, what);
+}
 
-	if (!op || atomic_load(&op->engine_generation) != ev->generation->number)
-		return event_odd(ev, "no such op is outstanding");
-	if (ev->e->kind != ESCROW_EV_OP_EXPIRED && atomic_load(&op->state) != LEND_LENT)
-		return event_odd(ev, "the op has ended before");
-	ev->e->object = ev->e->user;
-	ev->e->user = op->user;
-	if (held || ev->e->kind == ESCROW_EV_OP_EXPIRED)
+/* ---- Ops: no lock ------------------------------------------------------------------------------ */
+static bool event_op(struct escrow_host_engine *host, const struct host_generation *g,
+		     struct escrow_event *e)
+{
+	struct lend_op *op = lend_find(&host->lend, e->user);
+	/* a custody that is not known gives nothing back */
+	bool held = e->kind == ESCROW_EV_OP_DONE && e->custody != ESCROW_CUSTODY_RETURNED;
+
+	if (!op || atomic_load(&op->engine_generation) != g->number)
+		return event_is_odd(host, e, "no such op is outstanding");
+	if (e->kind != ESCROW_EV_OP_EXPIRED && atomic_load(&op->state) != LEND_LENT)
+		return event_is_odd(host, e, "the op has ended before");
+	e->object = e->user;
+	e->user = op->user;
+	if (held || e->kind == ESCROW_EV_OP_EXPIRED)
 		return true;
 	if (host->flags)
 		guard_lend(host, op, false);
@@ -93,8 +96,10 @@ static struct host_peer *event_new_peer(struct event *ev, const struct escrow_pe
 	atomic_store(&peer->backend[0], 0);
 	atomic_store(&peer->backend[1], 0);
 	g_strlcpy(peer->name, info->peer_name, sizeof(peer->name));
+	g_strlcpy(peer->account, atomic_load(&ev->host->invited_any) ? QUOTA_ANY : peer->name,
+		  sizeof(peer->account));
 	table_publish(&ev->host->peers, peer);
-	quota_count(QUOTA_PEERS(1));
+	quota_count(peer->account, QUOTA_PEERS(1));
 	return peer;
 }
 
@@ -104,6 +109,9 @@ static bool event_peer_up(struct event *ev)
 	struct escrow_peer_info info = {.size = sizeof(info)};
 	struct host_peer *peer;
 
+	/* who comes to one that is left goes with it: an entry would never end */
+	if (!ev->current)
+		return false;
 	if (g->ops->peer_info(g->engine, ev->e->object, &info) != ESCROW_OK)
 		return event_odd(ev, "peer_info fails for a peer that is up");
 	info.peer_name[sizeof(info.peer_name) - 1] = '\0';
@@ -122,14 +130,28 @@ static bool event_peer_up(struct event *ev)
 	return true;
 }
 
+static void event_peer_stays(struct event *ev, const struct host_peer *peer)
+{
+	g_ptr_array_add(ev->generation->peers_stuck, g_strdup(peer->account));
+}
+
+/* Of a generation that was left: in the next one it goes on, so what stays here is one more. */
+static void event_peer_left(struct event *ev, const struct host_peer *peer)
+{
+	if (!peer || ev->e->kind != ESCROW_EV_PEER_DOWN || ev->e->status != ESCROW_E_UNQUIESCED)
+		return;
+	quota_count(peer->account, QUOTA_PEERS(1));
+	event_peer_stays(ev, peer);
+}
+
 /* One that could not be proved to be gone stays charged. */
 static void event_peer_gone(struct event *ev, struct host_peer *peer)
 {
 	table_remove(&ev->host->peers, peer);
 	if (ev->e->status == ESCROW_E_UNQUIESCED)
-		ev->host->peers_stuck++;
+		event_peer_stays(ev, peer);
 	else
-		quota_give(QUOTA_PEERS(1));
+		quota_give(peer->account, QUOTA_PEERS(1));
 }
 
 static bool event_peer(struct event *ev)
@@ -140,8 +162,10 @@ static bool event_peer(struct event *ev)
 	if (ev->e->kind == ESCROW_EV_PEER_DOWN)
 		g_hash_table_remove(ev->generation->peers, &ev->e->object);
 	/* What a peer of an older generation sent and got is still true; its end is the swap's. */
-	if (!ev->current && ev->e->kind != ESCROW_EV_MESSAGE && !token)
+	if (!ev->current && ev->e->kind != ESCROW_EV_MESSAGE && !token) {
+		event_peer_left(ev, peer);
 		return false;
+	}
 	if (!peer)
 		return event_odd(ev, "no such peer");
 	ev->e->object = atomic_load(&peer->head.handle);
@@ -152,6 +176,12 @@ static bool event_peer(struct event *ev)
 	if (ev->e->kind == ESCROW_EV_PEER_DOWN || ev->e->kind == ESCROW_EV_PEER_LOST)
 		swap_disturbed(ev->host, ESCROW_E_PEER_LOST);
 	return true;
+}
+
+/* Has the grant a handle in the generation that serves? */
+static bool event_serves(struct escrow_host_engine *host, const struct host_grant *grant)
+{
+	return atomic_load(&grant->backend[atomic_load(&host->current)->column]) != 0;
 }
 
 static bool event_grant(struct event *ev)
@@ -171,14 +201,17 @@ static bool event_grant(struct event *ev)
 		/* an older one may share the column with the generation that serves */
 		if (last && ev->generation == ev->host->previous)
 			atomic_store(&grant->backend[column], 0);
-		return false;
+		if (!last || event_serves(ev->host, grant))
+			return false;
+	} else {
+		/* the call may not have returned */
+		atomic_store(&grant->backend[column], ev->e->object);
+		grant->ready = ready && !last;
 	}
-	atomic_store(&grant->backend[column], ev->e->object); /* the call may not have returned */
-	grant->ready = ready && !last;
 	ev->e->object = ev->e->user;
 	ev->e->user = grant->args.user;
 	if (last) {
-		quota_give(QUOTA_GRANT(grant->args.length));
+		quota_give(grant->account, QUOTA_GRANT(grant->args.length));
 		table_remove(&ev->host->grants, grant);
 	}
 	return true;
@@ -201,6 +234,23 @@ static bool event_remote_ready(struct event *ev)
 	return true;
 }
 
+/* Another generation holds it still.  If that was given up, this is the answer: its own may never come. */
+static bool event_region_left(struct event *ev, struct host_region *region)
+{
+	for (uint32_t i = 0; i <= HOST_GENERATIONS && ev->current; i++) {
+		struct host_generation *g = atomic_load(&ev->host->generations[i]);
+
+		if (!g || !g->given_up || !region_handle_in(region, g) ||
+		    !region_tell_stuck(ev->host, region, g, ev->e))
+			continue;
+		ev->e->kind = ESCROW_EV_QUARANTINED;
+		ev->e->status = ESCROW_E_UNQUIESCED;
+		ev->e->bytes = region->args.length;
+		return true;
+	}
+	return false;
+}
+
 static bool event_region_released(struct event *ev)
 {
 	struct host_region *region = table_find(&ev->host->regions, ev->e->user);
@@ -211,12 +261,11 @@ static bool event_region_released(struct event *ev)
 		return event_odd(ev, "nobody gave that region back");
 	/* its own words: the device may still touch it.  The region stays where it is. */
 	if (lend_generation_has(&ev->host->lend, ev->generation->number, ev->e->user)) {
-		atomic_store(&region->state, HOST_WITHHELD);
-		region->since_ns = services_now(ev->host->services);
+		region_stuck(ev->host, region, ev->generation);
 		return event_odd(ev, "a region with ops that have not given their bytes back");
 	}
 	if (!region_released(ev->host, region, ev->generation, &ev->gone))
-		return false; /* another generation holds it still */
+		return event_region_left(ev, region);
 	ev->free_gone = ev->gone.free != NULL;
 	ev->e->object = ev->e->user;
 	ev->e->user = ev->gone.user;
@@ -225,44 +274,82 @@ static bool event_region_released(struct event *ev)
 
 static bool event_region_quarantined(struct event *ev, struct host_region *region)
 {
-	atomic_store(&region->state, HOST_WITHHELD);
-	region->since_ns = services_now(ev->host->services);
-	ev->e->object = ev->e->user;
-	ev->e->user = region->args.user;
-	return true;
+	return region_tell_stuck(ev->host, region, ev->generation, ev->e);
 }
 
 /* ---- The end of a generation ------------------------------------------------------------------- */
-/* What the host hears when one generation ends: nothing, before it asked for that of all. */
-static bool event_end(struct event *ev, uint32_t how)
+/*
+ * How all of them have ended, the worst: one that was given up and says nothing (*waits) is one without proof.  NOT: one
+ * has not.
+ */
+static uint32_t event_worst(struct escrow_host_engine *host, bool *waits)
 {
-	struct escrow_host_engine *host = ev->host;
 	uint32_t worst = HOST_ENDED_CLOSED;
 
-	atomic_store(&ev->generation->ended, how);
-	if (!host->closing) {
-		return ev->current && how == HOST_ENDED_QUARANTINED;
-	}
+	*waits = false;
 	for (uint32_t i = 0; i <= HOST_GENERATIONS; i++) {
 		struct host_generation *g = atomic_load(&host->generations[i]);
 		uint32_t ended = g ? atomic_load(&g->ended) : HOST_ENDED_CLOSED;
 
-		if (ended == HOST_ENDED_NOT)
-			return false;
-		worst = MAX(worst, ended);
+		if (ended == HOST_ENDED_NOT && !g->given_up)
+			return HOST_ENDED_NOT;
+		*waits |= ended == HOST_ENDED_NOT;
+		worst = MAX(worst, ended == HOST_ENDED_NOT ? HOST_ENDED_QUARANTINED : ended);
 	}
-	atomic_store(&host->ended, worst);
-	ev->e->object = 0;
-	ev->e->user = 0;
-	if (worst == HOST_ENDED_CLOSED) {
-		ev->e->kind = ESCROW_EV_CLOSED;
-		ev->e->status = ESCROW_OK;
-		return true;
+	return worst;
+}
+
+static void event_be_end(struct escrow_event *e, struct escrow_host_engine *host, uint32_t how)
+{
+	atomic_store(&host->ended, how);
+	atomic_store(&host->end_due, 0);
+	e->object = 0;
+	e->user = 0;
+	e->kind = ESCROW_EV_CLOSED;
+	e->status = ESCROW_OK;
+	if (how == HOST_ENDED_CLOSED)
+		return;
+	e->kind = ESCROW_EV_QUARANTINED;
+	e->status = ESCROW_E_UNQUIESCED;
+	e->bytes = withheld_bytes(host);
+}
+
+/* What the host hears when one generation ends: nothing, before it asked for that of all. */
+static bool event_end(struct event *ev, uint32_t how)
+{
+	struct escrow_host_engine *host = ev->host;
+	bool waits;
+
+	host_ended(host, ev->generation, how);
+	if (!host->closing) {
+		return ev->current && how == HOST_ENDED_QUARANTINED;
 	}
-	ev->e->kind = ESCROW_EV_QUARANTINED;
-	ev->e->status = ESCROW_E_UNQUIESCED;
-	ev->e->bytes = withheld_bytes(host);
+	how = event_worst(host, &waits);
+	/* of those that were given up something may be on the way: it comes first */
+	if (waits && how != HOST_ENDED_NOT)
+		atomic_store(&host->end_due, 1);
+	if (waits || how == HOST_ENDED_NOT)
+		return false;
+	event_be_end(ev->e, host, how);
 	return true;
+}
+
+uint32_t event_tell_end(struct escrow_host_engine *host, struct escrow_event *event)
+{
+	bool waits, again;
+	uint32_t how;
+
+	if (!atomic_exchange(&host->end_due, 0))
+		return 0;
+	g_mutex_lock(&host->lock);
+	how = event_worst(host, &waits);
+	again = atomic_load(&host->ended) == HOST_ENDED_QUARANTINED;
+	if (how == HOST_ENDED_QUARANTINED) {
+		*event = (struct escrow_event){.flags = again ? ESCROW_EVF_REPEAT : 0};
+		event_be_end(event, host, how);
+	}
+	g_mutex_unlock(&host->lock);
+	return how == HOST_ENDED_QUARANTINED;
 }
 
 static bool event_quarantined(struct event *ev)
@@ -278,6 +365,7 @@ static bool event_quarantined(struct event *ev)
 	if (!ev->current)
 		return false;
 	if (grant && atomic_load(&grant->backend[column]) == ev->e->object) {
+		atomic_store(&grant->state, HOST_WITHHELD);
 		ev->e->object = ev->e->user;
 		ev->e->user = grant->args.user;
 		return true;
@@ -290,16 +378,34 @@ static bool event_closed(struct event *ev)
 	return event_end(ev, HOST_ENDED_CLOSED);
 }
 
+static bool event_drained_peer(struct event *ev)
+{
+	struct host_peer *peer = event_find_peer(ev);
+
+	if (!peer)
+		return event_odd(ev, "no such peer");
+	ev->e->object = atomic_load(&peer->head.handle);
+	ev->e->user = peer->user;
+	return true;
+}
+
+/* Each drain has its answer: who asked for it gets it, whichever generation serves by now. */
 static bool event_drained(struct event *ev)
 {
 	struct host_generation *g = ev->generation;
 
-	atomic_store(&g->drain_status, ev->e->status);
-	atomic_store(&g->drain_left, ev->e->bytes);
-	atomic_store(&g->drain_answered, 1);
-	if (!ev->current || ev->host->swap)
+	if (ev->e->object)
+		return event_drained_peer(ev);
+	if (g->swap_drains) {
+		g->swap_drains = false;
+		atomic_store(&g->drain_status, ev->e->status);
+		atomic_store(&g->drain_left, ev->e->bytes);
+		atomic_store(&g->drain_answered, 1);
 		return false;
-	ev->e->object = ev->e->object ? event_peer_of(g, ev->e->object) : 0;
+	}
+	if (g->drains == 0)
+		return event_odd(ev, "nobody asked for a drain");
+	g->drains--;
 	return true;
 }
 
@@ -316,6 +422,7 @@ static bool event_room(struct event *ev)
 	if (atomic_load(&ev->host->dispatch) != ev->generation)
 		return false;
 	atomic_store(&ev->host->want_room, 0);
+	atomic_store(&ev->host->turned_away, 0);
 	return true;
 }
 
@@ -336,136 +443,35 @@ static bool (*const handlers[])(struct event *) = {
 	[ESCROW_EV_ROOM] = event_room,
 };
 
-static bool event_control(struct event *ev)
+static bool event_control(struct escrow_host_engine *host, struct host_generation *g,
+			  struct escrow_event *e)
 {
-	struct escrow_host_engine *host = ev->host;
+	struct event ev = {.host = host, .generation = g, .e = e};
 	bool tell;
 
-	if (ev->e->kind >= G_N_ELEMENTS(handlers) || !handlers[ev->e->kind])
-		return event_odd(ev, "unknown kind");
+	if (e->kind >= G_N_ELEMENTS(handlers) || !handlers[e->kind])
+		return event_is_odd(host, e, "unknown kind");
 	g_mutex_lock(&host->lock);
-	ev->current = ev->generation == atomic_load(&host->current);
-	if (ev->generation == host->next) {
-		swap_event(host, ev->generation, ev->e);
-		tell = false;
+	ev.current = g == atomic_load(&host->current);
+	if (g == host->next) {
+		tell = swap_event(host, g, e);
 	} else {
-		tell = handlers[ev->e->kind](ev);
+		tell = handlers[e->kind](&ev);
 	}
 	g_mutex_unlock(&host->lock);
-	if (ev->free_gone)
-		ev->gone.free(ev->gone.free_ctx, ev->gone.addr, ev->gone.length);
+	if (ev.free_gone)
+		ev.gone.free(ev.gone.free_ctx, ev.gone.addr, ev.gone.length);
 	return tell;
 }
 
-static bool event_take(struct escrow_host_engine *host, struct host_generation *g,
-		       struct escrow_event *e)
+bool event_take(struct escrow_host_engine *host, struct host_generation *g, struct escrow_event *e)
 {
-	struct event ev = {.host = host, .generation = g, .e = e};
-
 	switch (e->kind) {
 	case ESCROW_EV_OP_DONE:
 	case ESCROW_EV_OP_EXPIRED:
 	case ESCROW_EV_OP_RETURNED:
-		return event_op(&ev);
+		return event_op(host, g, e);
 	default:
-		return event_control(&ev);
+		return event_control(host, g, e);
 	}
-}
-
-/* Polls one generation into events[0..max); how many the host is to see, *status if it refused. */
-static uint32_t event_poll(struct escrow_host_engine *host, struct host_generation *g,
-			   struct escrow_event *events, uint32_t max, escrow_status *status)
-{
-	uint32_t kept = 0, asked;
-	int32_t got;
-
-	do {
-		asked = max - kept;
-		got = g->ops->poll(g->engine, events + kept, asked, sizeof(*events), 0);
-		if (got > (int32_t)asked) {
-			services_log(host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
-				     "poll of %u events answered %d", asked, got);
-			got = (int32_t)asked;
-		}
-		for (int32_t i = 0, base = (int32_t)kept; i < got; i++) {
-			struct escrow_event e = events[base + i];
-
-			if (!event_take(host, g, &e))
-				continue;
-			e.seq = ++host->seq;
-			events[kept++] = e;
-		}
-	} while (got > 0 && (uint32_t)got == asked && kept < max);
-	if (got < 0)
-		*status = got;
-	return kept;
-}
-
-/* Somebody was turned away, and now there is room. */
-static bool event_has_room(struct escrow_host_engine *host)
-{
-	return atomic_load(&host->want_room) && atomic_load(&host->dispatch) &&
-	       atomic_load(&host->lend.used) < host->lend.nops;
-}
-
-int32_t escrow_poll(struct escrow_host_engine *host, struct escrow_event *events, uint32_t max)
-{
-	escrow_status status = ESCROW_OK;
-	struct inside_mark mark;
-	uint32_t n = 0;
-
-	if (!host || (max && !events) || max > INT32_MAX)
-		return ESCROW_E_INVALID;
-	if (max == 0 || atomic_load(&host->ended) == HOST_ENDED_CLOSED)
-		return 0;
-	mark = inside_enter(&host->inside);
-	/* Each call begins where the last one stopped: a busy generation must not starve another. */
-	for (uint32_t i = 0; i <= HOST_GENERATIONS && n < max; i++) {
-		struct host_generation *g = atomic_load(&host->generations[host->poll_next]);
-
-		host->poll_next = (host->poll_next + 1) % (HOST_GENERATIONS + 1);
-		if (g)
-			n += event_poll(host, g, events + n, max - n, &status);
-	}
-	inside_leave(mark);
-	if (n < max && event_has_room(host) && atomic_exchange(&host->want_room, 0))
-		events[n++] = (struct escrow_event){.kind = ESCROW_EV_ROOM, .seq = ++host->seq};
-	return n ? (int32_t)n : status;
-}
-
-int32_t escrow_event_fd(struct escrow_host_engine *host)
-{
-	struct inside_mark mark;
-	bool has;
-
-	if (!host)
-		return ESCROW_E_INVALID;
-	has = host_enter(host, &mark)->fd >= 0;
-	inside_leave(mark);
-	return has ? host->epoll : ESCROW_E_UNSUPPORTED;
-}
-
-escrow_status escrow_arm(struct escrow_host_engine *host)
-{
-	escrow_status status = ESCROW_OK;
-	struct inside_mark mark;
-	uint64_t count;
-
-	if (!host)
-		return ESCROW_E_INVALID;
-	if (atomic_load(&host->ended) == HOST_ENDED_CLOSED)
-		return ESCROW_E_STATE;
-	/* EAGAIN: it was not readable */
-	if (read(host->wake, &count, sizeof(count)) > 0 && event_has_room(host))
-		return ESCROW_EVENTS_PENDING;
-	mark = inside_enter(&host->inside);
-	for (uint32_t i = 0; i <= HOST_GENERATIONS && status == ESCROW_OK; i++) {
-		struct host_generation *g = atomic_load(&host->generations[i]);
-
-		if (!g || atomic_load(&g->ended) == HOST_ENDED_CLOSED)
-			continue;
-		status = g->ops->arm(g->engine, 0);
-	}
-	inside_leave(mark);
-	return status == ESCROW_OK && event_has_room(host) ? ESCROW_EVENTS_PENDING : status;
 }

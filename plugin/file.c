@@ -3,9 +3,12 @@
  * glibc takes a file for loaded when its path or its SONAME is known, whatever its bytes are now
  * (elf/dl-load.c, _dl_map_object): so new code needs a new path, and the content names it (H1).
  */
+#include <config.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,7 +139,8 @@ escrow_status file_copy(const char *dir, const uint8_t *bytes, uint64_t size, co
 			char **path, struct escrow_error *error)
 {
 	g_autofree char *own = NULL, *file = NULL;
-	const char *runtime = g_getenv("XDG_RUNTIME_DIR");
+	/* who owns the folder above may put another in its place behind the checks */
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	escrow_status status;
 
 	if (!dir && runtime && g_path_is_absolute(runtime))

@@ -42,7 +42,20 @@ static void guard_count(uint64_t address, uint64_t page, bool write, bool lend)
 		mprotect(at, page, guard_protection(count));
 }
 
-void guard_lend(struct escrow_host_engine *host, const struct lend_op *op, bool lend)
+/* Where a range is that is about to be lent; 0: no memory of the host's, or its region is going. */
+static uint64_t guard_address(struct escrow_host_engine *host, const struct lend_range *range)
+{
+	uint64_t handle = atomic_load(&range->region), at;
+	struct host_region *region = table_find(&host->regions, handle);
+
+	if (!region || region->args.memory_kind != ESCROW_MEMORY_HOST)
+		return 0;
+	at = (uint64_t)(uintptr_t)region->args.addr + atomic_load(&range->offset);
+	return table_was(&region->head, handle) ? at : 0;
+}
+
+/* The range remembers what was protected for it: its region may be gone when that is taken back. */
+void guard_lend(struct escrow_host_engine *host, struct lend_op *op, bool lend)
 {
 	bool write = atomic_load(&op->opcode) == ESCROW_WRITE;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at, end;
@@ -53,13 +66,13 @@ void guard_lend(struct escrow_host_engine *host, const struct lend_op *op, bool 
 	if (!guard_pages)
 		guard_pages = g_hash_table_new(NULL, NULL);
 	for (uint32_t i = 0; i < atomic_load(&op->nranges); i++) {
-		const struct lend_range *range = &op->ranges[i];
-		struct host_region *region =
-			table_find(&host->regions, atomic_load(&range->region));
+		struct lend_range *range = &op->ranges[i];
 
-		if (!region || region->args.memory_kind != ESCROW_MEMORY_HOST)
+		if (lend)
+			range->guarded = guard_address(host, range);
+		at = range->guarded;
+		if (!at)
 			continue;
-		at = (uint64_t)(uintptr_t)region->args.addr + atomic_load(&range->offset);
 		end = (at + atomic_load(&range->length)) & ~(page - 1);
 		for (at = (at + page - 1) & ~(page - 1); at < end; at += page)
 			guard_count(at, page, write, lend);

@@ -18,6 +18,7 @@
 #include <glib.h>
 
 #include "plugin/escrow.h"
+#include "plugin/here.h"
 #include "plugin/inside.h"
 #include "plugin/lend.h"
 #include "plugin/module.h"
@@ -27,6 +28,9 @@
 #define HOST_GENERATIONS 32u
 #define HOST_DEFAULT_OPS 4096u
 #define HOST_COLUMNS 2u
+
+#define QUOTA_NAME 64u    /* bytes, with the terminator */
+#define QUOTA_ANY "(any)" /* of all who came by an invitation for anybody */
 
 #define HOST_ENDED_NOT 0u
 #define HOST_ENDED_CLOSED 1u
@@ -42,10 +46,16 @@ struct host_generation {
 	uint32_t slot; /* in the list that is polled */
 	int32_t fd;    /* its event descriptor, or -1 */
 	_Atomic uint32_t ended;
-	_Atomic uint32_t drain_answered; /* since drain was last asked */
+	bool given_up; /* under the host engine's lock: closed long ago, and its end is not waited for */
+	/* Of drains of the whole engine, not of a peer; the first two under the host engine's lock. */
+	uint32_t drains;                 /* the host's that are not answered */
+	bool swap_drains;                /* a swap's is not: it was asked when no other was left */
+	_Atomic uint32_t drain_answered; /* the swap's, since it was last asked */
 	_Atomic int32_t drain_status;
 	_Atomic uint64_t drain_left;
-	GHashTable *peers; /* backend handle -> host handle; under the host engine's lock */
+	/* Under the host engine's lock: */
+	GHashTable *peers;      /* backend handle -> host handle */
+	GPtrArray *peers_stuck; /* accounts of those that are gone and stay charged until CLOSED */
 };
 
 #define HOST_PENDING 0u /* the call that makes it has not returned */
@@ -58,11 +68,15 @@ struct host_region {
 	_Atomic uint32_t state;
 	_Atomic uint32_t nborrows;
 	_Atomic uint64_t backend[HOST_COLUMNS];
+	_Atomic uint64_t numbers[HOST_COLUMNS]; /* of the generations whose handles these are */
 	_Atomic uint64_t length;
 	_Atomic(struct lend_borrows *) borrows; /* made at the first borrow */
 	uint32_t holds;                         /* generations that have it registered */
-	uint64_t since_ns;                      /* withheld since; host clock */
-	struct escrow_region args;              /* what registers it again */
+	uint32_t stuck;            /* columns whose generation cannot prove that it let go */
+	uint32_t told;             /* ... of which the host has heard */
+	_Atomic uint32_t asked;    /* the generation that serves was asked to let go */
+	uint64_t since_ns;         /* withheld since; host clock */
+	struct escrow_region args; /* what registers it again */
 };
 
 struct host_peer {
@@ -75,6 +89,7 @@ struct host_peer {
 	_Atomic uint32_t next_sent; /* ... its invitation was asked for or carried */
 	_Atomic uint32_t stopped;   /* ... it said that it stopped */
 	char name[64];
+	char account[QUOTA_NAME]; /* of whom it is charged to */
 };
 
 struct host_grant {
@@ -85,6 +100,7 @@ struct host_grant {
 	struct escrow_grant_args args; /* with the host's handles */
 	_Atomic uint32_t next_ready;
 	_Atomic uint32_t next_sent;
+	char account[QUOTA_NAME]; /* "": an offer */
 };
 
 struct host_remote {
@@ -99,9 +115,11 @@ struct host_remote {
 };
 
 struct escrow_host_engine {
+	volatile uint32_t *here;                    /* 0 behind it: a child of fork */
 	_Atomic(struct host_generation *) dispatch; /* what transfer uses; NULL: the gate is shut */
 	_Atomic(struct host_generation *) current;
 	_Atomic(struct host_generation *) generations[HOST_GENERATIONS + 1];
+	_Atomic uint32_t slots; /* under lock to write: so many of those were ever used */
 	struct inside inside;
 	struct lend lend;
 	struct table regions, peers, grants, remotes;
@@ -113,10 +131,12 @@ struct escrow_host_engine {
 	uint64_t numbers;                 /* generations made so far */
 	uint64_t seq;                     /* [poll] */
 	uint32_t poll_next;               /* [poll] the generation that is polled first */
-	_Atomic uint32_t want_room;       /* somebody got E_AGAIN */
-	uint32_t closing;                 /* under lock */
-	uint64_t peers_stuck;             /* under lock: gone, and stay charged until CLOSED */
+	_Atomic uint32_t want_room;       /* somebody got E_AGAIN of ours: we tell ROOM */
+	_Atomic uint32_t turned_away;     /* ... of the backend, which tells it */
+	_Atomic uint32_t closing;         /* written under lock */
+	_Atomic uint32_t invited_any;     /* who comes by our invitation may be anybody */
 	_Atomic uint32_t ended;           /* HOST_ENDED_*: told to the host */
+	_Atomic uint32_t end_due; /* QUARANTINED is to be told by us, and not by a backend */
 	bool abandoned; /* a generation that never served did not close: it may still call us */
 	int epoll;
 	int wake;
@@ -131,8 +151,33 @@ escrow_status host_open_generation(struct escrow_host_engine *host, struct escro
 				   struct host_generation **out, struct escrow_error *error);
 /* Takes it off the list, waits until nobody is inside, and releases what ended. */
 void host_drop_generation(struct escrow_host_engine *host, struct host_generation *generation);
+/* It told its end: HOST_ENDED_*. */
+void host_ended(struct escrow_host_engine *host, struct host_generation *generation, uint32_t how);
+/* No peer, grant or remote has a handle in it any more; regions are held until they are released. */
+void host_clear_column(struct escrow_host_engine *host, uint32_t column);
 /* Makes the event descriptor readable. */
 void host_wake(struct escrow_host_engine *host);
+
+/*
+ * What every function of escrow.h that takes an engine asks first, before any lock: its holder may not be there in a
+ * child of fork.  E_INVALID: there is no engine; E_STATE: it is another process's.
+ */
+static inline escrow_status host_check(const struct escrow_host_engine *host)
+{
+	if (!host)
+		return ESCROW_E_INVALID;
+	return *host->here ? ESCROW_OK : ESCROW_E_STATE;
+}
+
+/* The same with a text, for `what` was called. */
+escrow_status host_check_said(const struct escrow_host_engine *host, const char *what,
+			      struct escrow_error *error);
+
+/* Of a handle that is not there: it was none, or it went with the engine. */
+static inline escrow_status host_no_handle(const struct escrow_host_engine *host)
+{
+	return atomic_load(&host->ended) == HOST_ENDED_NOT ? ESCROW_E_INVALID : ESCROW_E_STATE;
+}
 
 /* Enters the host engine and gives the current generation; leave with inside_leave. */
 static inline struct host_generation *host_enter(struct escrow_host_engine *host,
@@ -165,11 +210,12 @@ escrow_status host_config_make(struct host_config *config, const char *id,
 void host_config_free(struct host_config *config);
 
 /* ---- quota.c ---- */
-/* All of it, or nothing and E_QUOTA; .ops is not looked at. */
-escrow_status quota_take(const struct escrow_quota *more, struct escrow_error *error);
+/* All of it, or nothing and E_QUOTA; .ops is not looked at.  name: whose it is, "" nobody's. */
+escrow_status quota_take(const char *name, const struct escrow_quota *more,
+			 struct escrow_error *error);
 /* What came without being asked for is counted all the same. */
-void quota_count(const struct escrow_quota *more);
-void quota_give(const struct escrow_quota *less);
+void quota_count(const char *name, const struct escrow_quota *more);
+void quota_give(const char *name, const struct escrow_quota *less);
 /* [any] One op; false: there is no room for it. */
 bool quota_op_take(void);
 void quota_ops_give(uint64_t n);
@@ -189,12 +235,30 @@ uint64_t withheld_bytes(struct escrow_host_engine *host);
 /* The backend's words for a region; under no lock. */
 escrow_status region_register_in(struct escrow_host_engine *host, struct host_region *region,
 				 struct host_generation *generation, struct escrow_error *error);
+/* That generation's handle of it, or 0: in its column an older one may still have another. */
+uint64_t region_handle_in(const struct host_region *region,
+			  const struct host_generation *generation);
 /*
  * A generation let go of the region, under lock.  True: it was the last one, the entry is gone, and
  * *args says what to free and whom to tell.
  */
 bool region_released(struct escrow_host_engine *host, struct host_region *region,
 		     struct host_generation *generation, struct escrow_region *args);
+
+/*
+ * Under lock.  That generation cannot prove that it let go: nobody is to use the region until it can, and if another has
+ * it still, as before from then on.
+ */
+void region_stuck(struct escrow_host_engine *host, struct host_region *region,
+		  const struct host_generation *generation);
+/* The generation that serves refused to let go of it, though `asked` says so; not under lock. */
+void region_not_asked(struct escrow_host_engine *host, struct host_region *region);
+/* The same as region_stuck in an event, in the host's words; false: it has heard that.  Under lock. */
+bool region_tell_stuck(struct escrow_host_engine *host, struct host_region *region,
+		       const struct host_generation *generation, struct escrow_event *event);
+
+/* Under lock, at the end of a swap: what nothing withholds any more is as before. */
+void region_settle_all(struct escrow_host_engine *host);
 
 /* What hangs on the places, before the table goes. */
 void region_free_all(struct escrow_host_engine *host);
@@ -208,13 +272,16 @@ escrow_status remote_import_in(struct escrow_host_engine *host, struct host_remo
 			       const struct escrow_remote_args *args, struct escrow_error *error);
 
 /* ---- swap.c: what poll tells a swap, under lock ---- */
-/* An event of the generation that is being prepared; it never reaches the host. */
-void swap_event(struct escrow_host_engine *host, struct host_generation *generation,
-		const struct escrow_event *event);
+/*
+ * An event of the generation that is being prepared.  False: the host is not to see it, as of all but of a region that it
+ * cannot use now.
+ */
+bool swap_event(struct escrow_host_engine *host, struct host_generation *generation,
+		struct escrow_event *event);
 /* The current generation lost a peer or its device: the swap is to be taken back. */
 void swap_disturbed(struct escrow_host_engine *host, escrow_status why);
 
 /* ---- guard.c: the debug mode ---- */
-void guard_lend(struct escrow_host_engine *host, const struct lend_op *op, bool lend);
+void guard_lend(struct escrow_host_engine *host, struct lend_op *op, bool lend);
 
 #endif

@@ -16,7 +16,7 @@ uint32_t inside_my_line(void)
 
 static void inside_wait_parity(struct inside *inside, uint32_t parity)
 {
-	for (uint32_t i = 0; i < INSIDE_LINES; i++) {
+	for (uint32_t i = 0; i <= INSIDE_LINES; i++) {
 		while (atomic_load(&inside->lines[i].n[parity]) != 0)
 			sched_yield();
 	}

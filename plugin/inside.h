@@ -18,7 +18,7 @@ struct inside_line {
 
 struct inside {
 	_Atomic uint32_t parity;
-	struct inside_line lines[INSIDE_LINES];
+	struct inside_line lines[INSIDE_LINES + 1]; /* the last one: inside_enter_alone */
 };
 
 /* What enter gives to leave. */
@@ -42,6 +42,25 @@ static inline struct inside_mark inside_enter(struct inside *inside)
 static inline void inside_leave(struct inside_mark mark)
 {
 	atomic_fetch_sub(mark.n, 1);
+}
+
+/*
+ * The same for a call of which there is one at a time: it has a line to itself, which is not looked for and on which
+ * nobody else counts.  Leave with inside_leave_alone.
+ */
+static inline struct inside_mark inside_enter_alone(struct inside *inside)
+{
+	struct inside_mark mark = {
+		&inside->lines[INSIDE_LINES].n[atomic_load(&inside->parity) & 1]};
+
+	atomic_store(mark.n, atomic_load_explicit(mark.n, memory_order_relaxed) + 1);
+	return mark;
+}
+
+static inline void inside_leave_alone(struct inside_mark mark)
+{
+	atomic_store_explicit(mark.n, atomic_load_explicit(mark.n, memory_order_relaxed) - 1,
+			      memory_order_release);
 }
 
 /*

@@ -22,6 +22,7 @@
 
 struct lend_range {
 	_Atomic uint64_t region, offset, length;
+	uint64_t guarded; /* guard.c: the address whose pages it protects; 0: none */
 };
 
 struct lend_op {
@@ -44,7 +45,6 @@ struct lend {
 	uint32_t nops;
 	uint32_t max_ranges;   /* of one op */
 	_Atomic uint64_t free; /* tag and place + 1 */
-	_Atomic uint32_t used;
 };
 
 struct lend_borrow {
@@ -63,14 +63,23 @@ struct lend_borrows {
 bool lend_init(struct lend *lend, uint32_t nops, uint32_t max_ranges);
 void lend_fini(struct lend *lend);
 
+/* [any] Is a place free? */
+static inline bool lend_has_room(struct lend *lend)
+{
+	return (uint32_t)atomic_load(&lend->free) != 0;
+}
+/* How many are not: all are looked at. */
+uint32_t lend_used(struct lend *lend);
 /* [any] A place for an op with an id of its own and both holders; NULL: all are taken. */
 struct lend_op *lend_take(struct lend *lend);
 /* The ranges are written: from here on they are lent. */
 void lend_publish(struct lend_op *op);
 /* They are not any more. */
 void lend_end(struct lend_op *op);
-/* One holder less. */
-void lend_drop(struct lend *lend, struct lend_op *op);
+/* The backend has it, by this handle. */
+void lend_taken(struct lend_op *op, uint64_t backend_op);
+/* One holder less; true: it was the last one, and the place is free. */
+bool lend_drop(struct lend *lend, struct lend_op *op);
 
 struct lend_op *lend_find(struct lend *lend, uint64_t id);
 

@@ -7,10 +7,10 @@ int32_t escrow_charges(struct escrow_host_engine *host, struct escrow_charge *ch
 {
 	struct host_generation *g;
 	struct inside_mark mark;
-	int32_t n;
+	int32_t n = host_check(host);
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	if (n != ESCROW_OK)
+		return n;
 	g = host_enter(host, &mark);
 	n = g->ops->charges(g->engine, charges, max, sizeof(*charges));
 	inside_leave(mark);
@@ -22,10 +22,10 @@ int32_t escrow_records(struct escrow_host_engine *host, uint64_t *cursor,
 {
 	struct host_generation *g;
 	struct inside_mark mark;
-	int32_t n;
+	int32_t n = host_check(host);
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	if (n != ESCROW_OK)
+		return n;
 	g = host_enter(host, &mark);
 	n = g->ops->records(g->engine, cursor, records, max, sizeof(*records));
 	inside_leave(mark);
@@ -39,7 +39,7 @@ struct escrow_engine *escrow_backend_engine(struct escrow_host_engine *host,
 	struct host_generation *g;
 	struct inside_mark mark;
 
-	if (!host)
+	if (host_check(host) != ESCROW_OK)
 		return NULL;
 	g = host_enter(host, &mark);
 	engine = g->engine;
@@ -49,35 +49,57 @@ struct escrow_engine *escrow_backend_engine(struct escrow_host_engine *host,
 	return engine;
 }
 
+static uint64_t look_handle(const struct table_entry *entry, uint64_t handle,
+			    const _Atomic uint64_t *backend)
+{
+	uint64_t found = atomic_load(backend);
+
+	return table_was(entry, handle) ? found : 0;
+}
+
+static uint64_t look_op(struct escrow_host_engine *host, uint64_t handle)
+{
+	struct lend_op *op = lend_find(&host->lend, handle);
+	uint64_t found = op ? atomic_load(&op->backend_op) : 0;
+
+	return lend_find(&host->lend, handle) ? found : 0;
+}
+
 uint64_t escrow_backend_handle(struct escrow_host_engine *host, uint64_t handle)
 {
+	const struct host_generation *g;
 	struct inside_mark mark;
 	uint64_t found = 0;
 	uint32_t column;
 
-	if (!host)
+	if (host_check(host) != ESCROW_OK)
 		return 0;
-	column = host_enter(host, &mark)->column;
+	g = host_enter(host, &mark);
+	column = g->column;
 	if (handle >> 60 == TABLE_REGION) {
 		struct host_region *region = table_find(&host->regions, handle);
 
-		found = region ? atomic_load(&region->backend[column]) : 0;
+		if (region)
+			found = region_handle_in(region, g);
+		if (!region || !table_was(&region->head, handle))
+			found = 0;
 	} else if (handle >> 60 == TABLE_PEER) {
 		struct host_peer *peer = table_find(&host->peers, handle);
 
-		found = peer ? atomic_load(&peer->backend[column]) : 0;
+		if (peer)
+			found = look_handle(&peer->head, handle, &peer->backend[column]);
 	} else if (handle >> 60 == TABLE_GRANT) {
 		struct host_grant *grant = table_find(&host->grants, handle);
 
-		found = grant ? atomic_load(&grant->backend[column]) : 0;
+		if (grant)
+			found = look_handle(&grant->head, handle, &grant->backend[column]);
 	} else if (handle >> 60 == TABLE_REMOTE) {
 		struct host_remote *remote = table_find(&host->remotes, handle);
 
-		found = remote ? atomic_load(&remote->backend[column]) : 0;
+		if (remote)
+			found = look_handle(&remote->head, handle, &remote->backend[column]);
 	} else if (handle >> 60 == TABLE_OP) {
-		struct lend_op *op = lend_find(&host->lend, handle);
-
-		found = op ? atomic_load(&op->backend_op) : 0;
+		found = look_op(host, handle);
 	}
 	inside_leave(mark);
 	return found;
@@ -89,7 +111,7 @@ const void *escrow_get_extension(struct escrow_host_engine *host, const char *id
 	struct inside_mark mark;
 	const void *table;
 
-	if (!host || !id)
+	if (host_check(host) != ESCROW_OK || !id)
 		return NULL;
 	g = host_enter(host, &mark);
 	table = g->ops->get_extension(g->engine, id);
@@ -115,7 +137,7 @@ static void look_at_generation(struct look *look, struct escrow_host_engine *hos
 		.peers = atomic_load(&host->peers.used),
 		.grants = atomic_load(&host->grants.used),
 		.remotes = atomic_load(&host->remotes.used),
-		.ops = atomic_load(&host->lend.used),
+		.ops = lend_used(&host->lend),
 		.ops_table = g->ops,
 		.engine = g->engine,
 	};
@@ -162,6 +184,8 @@ int32_t escrow_ledger(void (*each)(void *ctx, const struct escrow_ledger_engine 
 
 	if (!each)
 		return ESCROW_E_INVALID;
+	if (here_is_child())
+		return ESCROW_E_STATE;
 	withheld_each_engine(look_at_engine, &look);
 	module_each(look_at_module, &look);
 	return look.n;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * All modules of the process are in one list for ever: what was mapped once can be reported, and
- * loading it again gives the same module.
- */
+/* All modules are in one list for ever: what was mapped can be reported, and is the same module if it is loaded again. */
 #include <config.h>
 
 #include <dlfcn.h>
@@ -15,6 +12,7 @@
 
 #include <glib.h>
 
+#include "plugin/args.h"
 #include "plugin/elf.h"
 #include "plugin/error.h"
 #include "plugin/file.h"
@@ -206,8 +204,8 @@ static struct escrow_module *module_new(const struct module_file *file, const ch
 }
 
 /*
- * Maps it, or says why not.  Code of what is refused then has run and may have left anything, so it
- * is not torn out: it stays in the list, for the loader gives the old object for its path for ever.
+ * Maps it, or says why not.  Code of what is refused then has run and may have left anything, so it is not torn out: it
+ * stays in the list, for the loader gives the old object for its path for ever.
  */
 static escrow_status module_try(struct escrow_module *module, struct escrow_error *error)
 {
@@ -271,10 +269,7 @@ static escrow_status module_get(const struct module_file *file, const char *mapp
 	return ESCROW_OK;
 }
 
-/*
- * Where to load from.  The file itself, unless a copy is asked for, or other bytes are mapped under
- * that path: the loader would give the old object again.
- */
+/* Where to load from: not the file itself if the loader would give other bytes, which it has mapped from there. */
 static escrow_status module_place(const struct escrow_load_args *args,
 				  const struct module_file *file, char **mapped,
 				  struct escrow_error *error)
@@ -300,13 +295,15 @@ escrow_status escrow_load(const struct escrow_load_args *args, struct escrow_mod
 			       ESCROW_LOAD_MAY_UNMAP;
 	g_autofree char *mapped = NULL;
 	struct module_file *file;
-	escrow_status status;
+	escrow_status status = args_check(args, sizeof(*args), "load", error);
 
-	if (!args || args->size < sizeof(*args) || !module)
-		return error_set(error, ESCROW_E_INVALID, "load: args are missing or too short");
-	if (args->flags & ~known)
-		return error_set(error, ESCROW_E_UNSUPPORTED, "load: unknown flags 0x%x",
-				 args->flags & ~known);
+	if (status == ESCROW_OK && !module)
+		status = error_set(error, ESCROW_E_INVALID, "load: nowhere to put the module");
+	if (status == ESCROW_OK && (args->flags & ~known))
+		status = error_set(error, ESCROW_E_UNSUPPORTED, "load: unknown flags 0x%x",
+				   args->flags & ~known);
+	if (status != ESCROW_OK)
+		return status;
 	file = g_new0(struct module_file, 1);
 	status = module_file_read(args->name, file, error);
 	if (status == ESCROW_OK)
@@ -412,6 +409,11 @@ void module_engine_released(struct escrow_module *module)
 const struct escrow_ops *module_ops(const struct escrow_module *module)
 {
 	return &module->ops;
+}
+
+const char *module_mapped(const struct escrow_module *module)
+{
+	return module->mapped;
 }
 
 const struct escrow_backend *module_backend(const struct escrow_module *module)

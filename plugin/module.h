@@ -10,6 +10,8 @@ struct escrow_module;
 /* The copy of the table: every slot is callable; absent optional ones answer E_UNSUPPORTED. */
 const struct escrow_ops *module_ops(const struct escrow_module *module);
 const struct escrow_backend *module_backend(const struct escrow_module *module);
+/* The path that it was loaded from. */
+const char *module_mapped(const struct escrow_module *module);
 
 /* One engine more or less; an engine keeps its module in use. */
 void module_engine_opened(struct escrow_module *module);

@@ -2,6 +2,7 @@
 /* Peers, grants and remotes: the slots with the host's handles. */
 #include <string.h>
 
+#include "plugin/args.h"
 #include "plugin/error.h"
 #include "plugin/event.h"
 #include "plugin/host.h"
@@ -10,8 +11,9 @@ uint64_t host_peer_handle(struct escrow_host_engine *host, const struct host_gen
 			  uint64_t peer)
 {
 	struct host_peer *entry = table_find(&host->peers, peer);
+	uint64_t handle = entry ? atomic_load(&entry->backend[g->column]) : 0;
 
-	return entry ? atomic_load(&entry->backend[g->column]) : 0;
+	return entry && table_was(&entry->head, peer) ? handle : 0;
 }
 
 /* Sets an answer's text from what the backend wrote. */
@@ -25,27 +27,43 @@ static escrow_status peer_result(escrow_status status, const char *what,
 			 theirs->text[0] ? theirs->text : escrow_status_name(status));
 }
 
+/* An account's name as it is kept. */
+static void account_of(char account[QUOTA_NAME], const char *name)
+{
+	g_strlcpy(account, name ? name : "", QUOTA_NAME);
+}
+
 /* ---- Peers ------------------------------------------------------------------------------------- */
 escrow_status escrow_invite(struct escrow_host_engine *host, const struct escrow_invite_args *args,
 			    void *buf, uint64_t *len)
 {
+	char account[QUOTA_NAME];
 	struct host_generation *g;
 	struct inside_mark mark;
 	escrow_status status;
+	bool any;
 
-	if (!host || !args)
-		return ESCROW_E_INVALID;
+	status = host_check(host);
+	if (status != ESCROW_OK)
+		return status;
+	status = args_check(args, sizeof(*args), "invite", NULL);
+	if (status != ESCROW_OK)
+		return status;
 	status = host_may_change(host, NULL);
 	if (status == ESCROW_E_BUSY)
 		return status;
+	any = args->flags & ESCROW_INVITE_ANY;
+	account_of(account, any || atomic_load(&host->invited_any) ? QUOTA_ANY : args->peer_name);
 	/* Who comes by it is not asked for any more, so there must be room now. */
-	status = quota_take(QUOTA_PEERS(1), NULL);
+	status = quota_take(account, QUOTA_PEERS(1), NULL);
 	if (status != ESCROW_OK)
 		return status;
-	quota_give(QUOTA_PEERS(1));
+	quota_give(account, QUOTA_PEERS(1));
 	g = host_enter(host, &mark);
 	status = g->ops->invite(g->engine, args, buf, len);
 	inside_leave(mark);
+	if (status == ESCROW_OK && any)
+		atomic_store(&host->invited_any, 1);
 	return status;
 }
 
@@ -64,6 +82,7 @@ static struct host_peer *peer_add(struct escrow_host_engine *host,
 		atomic_store(&peer->backend[1], 0);
 		atomic_store(&peer->state, HOST_PENDING);
 		g_strlcpy(peer->name, args->peer_name ? args->peer_name : "", sizeof(peer->name));
+		account_of(peer->account, args->peer_name);
 		table_publish(&host->peers, peer);
 	}
 	g_mutex_unlock(&host->lock);
@@ -78,20 +97,27 @@ escrow_status escrow_connect(struct escrow_host_engine *host, const struct escro
 	struct host_generation *g;
 	struct inside_mark mark;
 	struct host_peer *peer;
+	char account[QUOTA_NAME];
 	uint64_t id, backend = 0;
 	escrow_status status;
 
-	if (!host || !handle || !args || args->size < sizeof(*args))
-		return error_set(error, ESCROW_E_INVALID, "connect: no args, or too short");
-	status = host_may_change(host, error);
+	status = host_check_said(host, "connect", error);
 	if (status != ESCROW_OK)
 		return status;
-	status = quota_take(QUOTA_PEERS(1), error);
+	if (!handle)
+		return error_set(error, ESCROW_E_INVALID, "connect: nowhere to put the peer");
+	status = args_check(args, sizeof(*args), "connect", error);
+	if (status == ESCROW_OK)
+		status = host_may_change(host, error);
+	if (status != ESCROW_OK)
+		return status;
+	account_of(account, args->peer_name);
+	status = quota_take(account, QUOTA_PEERS(1), error);
 	if (status != ESCROW_OK)
 		return status;
 	peer = peer_add(host, args);
 	if (!peer) {
-		quota_give(QUOTA_PEERS(1));
+		quota_give(account, QUOTA_PEERS(1));
 		return error_set(error, ESCROW_E_NO_MEMORY, "connect: no room for a peer");
 	}
 	id = atomic_load(&peer->head.handle);
@@ -105,7 +131,7 @@ escrow_status escrow_connect(struct escrow_host_engine *host, const struct escro
 	peer = table_find(&host->peers, id); /* PEER_DOWN may have been polled already */
 	if (status < 0 && peer) {
 		table_remove(&host->peers, peer);
-		quota_give(QUOTA_PEERS(1));
+		quota_give(account, QUOTA_PEERS(1));
 	} else if (peer) {
 		atomic_store(&peer->backend[g->column], backend);
 		event_peer_is(g, backend, id);
@@ -124,8 +150,9 @@ escrow_status escrow_disconnect(struct escrow_host_engine *host, uint64_t peer)
 	escrow_status status;
 	uint64_t handle;
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	status = host_check(host);
+	if (status != ESCROW_OK)
+		return status;
 	status = host_may_change(host, NULL);
 	if (status != ESCROW_OK)
 		return status;
@@ -145,11 +172,14 @@ escrow_status escrow_peer_info(struct escrow_host_engine *host, uint64_t peer,
 	escrow_status status;
 	uint64_t handle;
 
-	if (!host || !info)
+	status = host_check(host);
+	if (status != ESCROW_OK)
+		return status;
+	if (!info)
 		return ESCROW_E_INVALID;
 	g = host_enter(host, &mark);
 	handle = host_peer_handle(host, g, peer);
-	status = handle ? g->ops->peer_info(g->engine, handle, info) : ESCROW_E_INVALID;
+	status = handle ? g->ops->peer_info(g->engine, handle, info) : host_no_handle(host);
 	inside_leave(mark);
 	if (status != ESCROW_OK)
 		return status;
@@ -199,26 +229,47 @@ escrow_status grant_make_in(struct escrow_host_engine *host, struct host_grant *
 	return peer_result(status, "grant", &theirs, error);
 }
 
+/* Who is charged for a grant to this peer. */
+static void grant_account(struct escrow_host_engine *host, uint64_t handle,
+			  char account[QUOTA_NAME])
+{
+	const struct host_peer *peer;
+
+	g_mutex_lock(&host->lock);
+	peer = handle ? table_find(&host->peers, handle) : NULL;
+	account_of(account, peer ? peer->account : NULL);
+	g_mutex_unlock(&host->lock);
+}
+
 escrow_status escrow_grant(struct escrow_host_engine *host, const struct escrow_grant_args *args,
 			   uint64_t *handle, struct escrow_error *error)
 {
 	struct host_generation *g;
 	struct inside_mark mark;
 	struct host_grant *grant;
+	char account[QUOTA_NAME];
 	escrow_status status;
 	uint64_t id;
 
-	if (!host || !handle || !args || args->size < sizeof(*args))
-		return error_set(error, ESCROW_E_INVALID, "grant: no args, or too short");
-	status = host_may_change(host, error);
+	status = host_check_said(host, "grant", error);
+	if (status != ESCROW_OK)
+		return status;
+	if (!handle)
+		return error_set(error, ESCROW_E_INVALID, "grant: nowhere to put the grant");
+	status = args_check(args, sizeof(*args), "grant", error);
 	if (status == ESCROW_OK)
-		status = quota_take(QUOTA_GRANT(args->length), error);
+		status = host_may_change(host, error);
+	if (status != ESCROW_OK)
+		return status;
+	grant_account(host, args->peer, account);
+	status = quota_take(account, QUOTA_GRANT(args->length), error);
 	if (status != ESCROW_OK)
 		return status;
 	g_mutex_lock(&host->lock);
 	grant = table_take(&host->grants);
 	if (grant) {
 		grant->args = *args;
+		memcpy(grant->account, account, sizeof(account));
 		grant->ready = args->peer == 0; /* an offer is, at once */
 		grant->next_ready = grant->next_sent = 0;
 		atomic_store(&grant->backend[0], 0);
@@ -228,7 +279,7 @@ escrow_status escrow_grant(struct escrow_host_engine *host, const struct escrow_
 	}
 	g_mutex_unlock(&host->lock);
 	if (!grant) {
-		quota_give(QUOTA_GRANT(args->length));
+		quota_give(account, QUOTA_GRANT(args->length));
 		return error_set(error, ESCROW_E_NO_MEMORY, "grant: no room for a grant");
 	}
 	id = atomic_load(&grant->head.handle);
@@ -242,7 +293,7 @@ escrow_status escrow_grant(struct escrow_host_engine *host, const struct escrow_
 	g_mutex_lock(&host->lock);
 	if (table_find(&host->grants, id)) {
 		table_remove(&host->grants, grant);
-		quota_give(QUOTA_GRANT(args->length));
+		quota_give(account, QUOTA_GRANT(args->length));
 	}
 	g_mutex_unlock(&host->lock);
 	return status;
@@ -253,8 +304,9 @@ static uint64_t grant_handle(struct escrow_host_engine *host, const struct host_
 			     uint64_t grant)
 {
 	struct host_grant *entry = table_find(&host->grants, grant);
+	uint64_t handle = entry ? atomic_load(&entry->backend[g->column]) : 0;
 
-	return entry ? atomic_load(&entry->backend[g->column]) : 0;
+	return entry && table_was(&entry->head, grant) ? handle : 0;
 }
 
 escrow_status escrow_export_grant(struct escrow_host_engine *host, uint64_t grant, void *buf,
@@ -265,11 +317,14 @@ escrow_status escrow_export_grant(struct escrow_host_engine *host, uint64_t gran
 	escrow_status status;
 	uint64_t handle;
 
-	if (!host || !len)
+	status = host_check(host);
+	if (status != ESCROW_OK)
+		return status;
+	if (!len)
 		return ESCROW_E_INVALID;
 	g = host_enter(host, &mark);
 	handle = grant_handle(host, g, grant);
-	status = handle ? g->ops->export_grant(g->engine, handle, buf, len) : ESCROW_E_INVALID;
+	status = handle ? g->ops->export_grant(g->engine, handle, buf, len) : host_no_handle(host);
 	inside_leave(mark);
 	return status;
 }
@@ -277,12 +332,14 @@ escrow_status escrow_export_grant(struct escrow_host_engine *host, uint64_t gran
 escrow_status escrow_revoke(struct escrow_host_engine *host, uint64_t grant)
 {
 	struct host_generation *g;
+	struct host_grant *entry;
 	struct inside_mark mark;
 	escrow_status status;
 	uint64_t handle;
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	status = host_check(host);
+	if (status != ESCROW_OK)
+		return status;
 	status = host_may_change(host, NULL);
 	if (status != ESCROW_OK)
 		return status;
@@ -290,6 +347,13 @@ escrow_status escrow_revoke(struct escrow_host_engine *host, uint64_t grant)
 	handle = grant_handle(host, g, grant);
 	status = handle ? g->ops->revoke(g->engine, handle, 0) : ESCROW_E_INVALID;
 	inside_leave(mark);
+	if (status < 0)
+		return status;
+	g_mutex_lock(&host->lock);
+	entry = table_find(&host->grants, grant); /* GRANT_REVOKED may have been polled already */
+	if (entry && atomic_load(&entry->state) == HOST_LIVE)
+		atomic_store(&entry->state, HOST_RELEASING);
+	g_mutex_unlock(&host->lock);
 	return status;
 }
 
@@ -325,9 +389,17 @@ escrow_status escrow_import_grant(struct escrow_host_engine *host,
 	escrow_status status;
 	uint64_t id;
 
-	if (!host || !handle || !args || args->size < sizeof(*args) || args->flags)
-		return error_set(error, ESCROW_E_INVALID, "import: no args, or not as known");
-	status = host_may_change(host, error);
+	status = host_check_said(host, "import", error);
+	if (status != ESCROW_OK)
+		return status;
+	if (!handle)
+		return error_set(error, ESCROW_E_INVALID, "import: nowhere to put the remote");
+	status = args_check(args, sizeof(*args), "import", error);
+	if (status == ESCROW_OK && args->flags)
+		status = error_set(error, ESCROW_E_UNSUPPORTED, "import: unknown flags 0x%x",
+				   args->flags);
+	if (status == ESCROW_OK)
+		status = host_may_change(host, error);
 	if (status != ESCROW_OK)
 		return status;
 	g_mutex_lock(&host->lock);
@@ -365,18 +437,23 @@ escrow_status escrow_forget_grant(struct escrow_host_engine *host, uint64_t hand
 	struct inside_mark mark;
 	struct host_remote *remote;
 	escrow_status status;
+	uint64_t theirs;
 
-	if (!host)
-		return ESCROW_E_INVALID;
+	status = host_check(host);
+	if (status != ESCROW_OK)
+		return status;
 	status = host_may_change(host, NULL);
-	if (status == ESCROW_E_BUSY)
+	if (status != ESCROW_OK)
 		return status;
 	g = host_enter(host, &mark);
 	remote = table_find(&host->remotes, handle);
+	theirs = remote ? atomic_load(&remote->backend[g->column]) : 0;
 	if (!remote)
 		status = ESCROW_E_INVALID;
+	else if (theirs)
+		status = g->ops->forget_grant(g->engine, theirs);
 	else
-		status = g->ops->forget_grant(g->engine, atomic_load(&remote->backend[g->column]));
+		status = ESCROW_OK; /* its peer was gone before a swap: no backend knows it */
 	inside_leave(mark);
 	if (status != ESCROW_OK)
 		return status;

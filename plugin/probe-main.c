@@ -4,7 +4,7 @@
  * it found on descriptor 3, line by line.  Only the line "done" is a verdict: whatever ends this
  * process before it, the backend did.  No GLib, so that the backend meets a plain process.
  *
- *   escrow-probe PATH entry|open MILLISECONDS [KEY=VALUE...]
+ *   escrow-probe PATH [rails,]entry|open MILLISECONDS [KEY=VALUE...]
  */
 #include <config.h>
 
@@ -22,7 +22,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <escrow/backend.h>
+#include <escrow/rails.h>
 
 #include "plugin/probe.h"
 
@@ -218,6 +218,35 @@ static int probe_entry(void *object, const struct escrow_backend **backend)
 	return 0;
 }
 
+/* A backend that is older than the question need not survive it. */
+static int probe_rails(const struct escrow_backend *backend)
+{
+	const struct escrow_rails *rails = NULL;
+
+	stage("rails");
+	if (backend->ops && ESCROW_HAS(backend->ops, get_extension))
+		rails = backend->ops->get_extension(NULL, ESCROW_RAILS_ID);
+	if (!rails || rails->size < sizeof(*rails) || !rails->list)
+		return fail(ESCROW_E_UNSUPPORTED, "it lists no rails");
+	return 0;
+}
+
+static int probe_what(const struct escrow_backend *backend, int argc, char **argv)
+{
+	const char *what = argv[2];
+
+	if (strncmp(what, PROBE_RAILS, sizeof(PROBE_RAILS) - 1) == 0) {
+		what += sizeof(PROBE_RAILS) - 1;
+		if (probe_rails(backend))
+			return 1;
+	}
+	if (strcmp(what, "open") != 0)
+		return 0;
+	if (!has_mandatory(backend->ops))
+		return fail(ESCROW_E_INVALID, "a mandatory slot is NULL");
+	return probe_open(backend, strtoull(argv[3], NULL, 10), argv + 4, argc - 4);
+}
+
 int main(int argc, char **argv)
 {
 	struct rlimit no_core = {0, 0};
@@ -232,14 +261,8 @@ int main(int argc, char **argv)
 	object = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!object)
 		return fail(ESCROW_E_INVALID, dlerror());
-	if (probe_entry(object, &backend))
+	if (probe_entry(object, &backend) || probe_what(backend, argc, argv))
 		_exit(1);
-	if (strcmp(argv[2], "open") == 0) {
-		if (!has_mandatory(backend->ops))
-			return fail(ESCROW_E_INVALID, "a mandatory slot is NULL");
-		if (probe_open(backend, strtoull(argv[3], NULL, 10), argv + 4, argc - 4))
-			_exit(1);
-	}
 	stage("done");
 	_exit(0); /* no destructor of the backend gets a say in the verdict */
 }

@@ -20,6 +20,7 @@
 
 #include <glib.h>
 
+#include "plugin/args.h"
 #include "plugin/error.h"
 #include "plugin/escrow.h"
 #include "plugin/probe.h"
@@ -98,7 +99,7 @@ static int probe_spawn_with(struct probe *probe, const char *program, char **arg
 static escrow_status probe_spawn(struct probe *probe, const struct escrow_probe_args *args)
 {
 	g_autofree char *program = probe_program();
-	g_autofree char *ms = NULL;
+	g_autofree char *ms = NULL, *what = NULL;
 	g_autoptr(GPtrArray) argv = g_ptr_array_new();
 	int ends[2], out, err;
 
@@ -107,10 +108,11 @@ static escrow_status probe_spawn(struct probe *probe, const struct escrow_probe_
 				 "the program escrow-probe is not installed in %s", PKGLIBEXECDIR);
 	ms = g_strdup_printf("%" G_GUINT64_FORMAT,
 			     (args->timeout_ns ? args->timeout_ns : PROBE_DEFAULT_NS) / 1000000);
+	what = g_strconcat(args->flags & ESCROW_PROBE_RAILS ? PROBE_RAILS : "",
+			   args->flags & ESCROW_PROBE_OPEN ? "open" : "entry", NULL);
 	g_ptr_array_add(argv, program);
 	g_ptr_array_add(argv, (char *)(uintptr_t)args->path);
-	g_ptr_array_add(argv,
-			(char *)(uintptr_t)(args->flags & ESCROW_PROBE_OPEN ? "open" : "entry"));
+	g_ptr_array_add(argv, what);
 	g_ptr_array_add(argv, ms);
 	for (uint32_t i = 0; args->settings && args->settings[i]; i++) {
 		if (i == PROBE_MAX_SETTINGS)
@@ -278,10 +280,12 @@ escrow_status escrow_probe(const struct escrow_probe_args *args, struct escrow_p
 	uint64_t timeout_ns;
 	escrow_status status;
 
-	if (!args || args->size < sizeof(*args) || !args->path)
-		return error_set(error, ESCROW_E_INVALID,
-				 "probe: no path, or args of another size");
-	if (args->flags & ~ESCROW_PROBE_OPEN)
+	status = args_check(args, sizeof(*args), "probe", error);
+	if (status != ESCROW_OK)
+		return status;
+	if (!args->path)
+		return error_set(error, ESCROW_E_INVALID, "probe: no path");
+	if (args->flags & ~(ESCROW_PROBE_OPEN | ESCROW_PROBE_RAILS))
 		return error_set(error, ESCROW_E_UNSUPPORTED, "probe: unknown flags 0x%x",
 				 args->flags);
 	timeout_ns = args->timeout_ns ? args->timeout_ns : PROBE_DEFAULT_NS;

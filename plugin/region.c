@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/args.h"
 #include "plugin/error.h"
 #include "plugin/host.h"
 
@@ -13,8 +14,10 @@ static uint64_t region_id(const struct host_region *region)
 
 static escrow_status region_check_args(const struct escrow_region *args, struct escrow_error *error)
 {
-	if (!args || args->size < sizeof(*args))
-		return error_set(error, ESCROW_E_INVALID, "register: no args, or too short");
+	escrow_status status = args_check(args, sizeof(*args), "register", error);
+
+	if (status != ESCROW_OK)
+		return status;
 	if (args->flags)
 		return error_set(error, ESCROW_E_UNSUPPORTED, "register: unknown flags 0x%x",
 				 args->flags);
@@ -44,7 +47,7 @@ escrow_status region_register_in(struct escrow_host_engine *host, struct host_re
 					  .dmabuf_offset = region->args.dmabuf_offset};
 	struct escrow_error theirs;
 	uint64_t handle = 0;
-	escrow_status status = quota_take(QUOTA_REGION(region->args.length), error);
+	escrow_status status = quota_take("", QUOTA_REGION(region->args.length), error);
 
 	if (status != ESCROW_OK)
 		return status;
@@ -54,17 +57,25 @@ escrow_status region_register_in(struct escrow_host_engine *host, struct host_re
 	if (status == ESCROW_OK && handle) {
 		g_mutex_lock(&host->lock);
 		region->holds++;
+		atomic_store(&region->numbers[g->column], g->number);
 		atomic_store(&region->backend[g->column], handle);
 		g_mutex_unlock(&host->lock);
 		return ESCROW_OK;
 	}
-	quota_give(QUOTA_REGION(region->args.length));
+	quota_give("", QUOTA_REGION(region->args.length));
 	if (status >= 0)
 		return error_set(error, ESCROW_E_INTERNAL,
 				 "register_memory answered %s without a region",
 				 escrow_status_name(status));
 	return error_set(error, status, "register: %.200s",
 			 theirs.text[0] ? theirs.text : escrow_status_name(status));
+}
+
+uint64_t region_handle_in(const struct host_region *region, const struct host_generation *g)
+{
+	uint64_t handle = atomic_load(&region->backend[g->column]);
+
+	return atomic_load(&region->numbers[g->column]) == g->number ? handle : 0;
 }
 
 /* Under lock. */
@@ -86,12 +97,14 @@ escrow_status escrow_register(struct escrow_host_engine *host, const struct escr
 	struct host_region *region;
 	struct inside_mark mark;
 	struct host_generation *current;
-	escrow_status status = region_check_args(args, error);
+	escrow_status status = host_check_said(host, "register", error);
 
+	if (status == ESCROW_OK)
+		status = region_check_args(args, error);
 	if (status != ESCROW_OK)
 		return status;
-	if (!host || !handle)
-		return error_set(error, ESCROW_E_INVALID, "register: no engine, or no result");
+	if (!handle)
+		return error_set(error, ESCROW_E_INVALID, "register: no result");
 	status = host_may_change(host, error);
 	if (status != ESCROW_OK)
 		return status;
@@ -101,6 +114,8 @@ escrow_status escrow_register(struct escrow_host_engine *host, const struct escr
 		atomic_store(&region->state, HOST_PENDING);
 		region->holds = 0;
 		region->since_ns = 0;
+		region->stuck = region->told = 0;
+		atomic_store(&region->asked, 0);
 		region->args = *args;
 		atomic_store(&region->length, args->length);
 		atomic_store(&region->backend[0], 0);
@@ -133,15 +148,74 @@ void region_free_all(struct escrow_host_engine *host)
 	}
 }
 
+void region_stuck(struct escrow_host_engine *host, struct host_region *region,
+		  const struct host_generation *g)
+{
+	region->stuck |= 1u << g->column;
+	if (atomic_exchange(&region->state, HOST_WITHHELD) != HOST_WITHHELD)
+		region->since_ns = services_now(host->services);
+}
+
+bool region_tell_stuck(struct escrow_host_engine *host, struct host_region *region,
+		       const struct host_generation *g, struct escrow_event *event)
+{
+	uint32_t column = 1u << g->column;
+
+	region_stuck(host, region, g);
+	if (region->told & column)
+		return false;
+	region->told |= column;
+	event->object = region_id(region);
+	event->user = region->args.user;
+	return true;
+}
+
+void region_not_asked(struct escrow_host_engine *host, struct host_region *region)
+{
+	uint32_t releasing = HOST_RELEASING;
+
+	g_mutex_lock(&host->lock);
+	atomic_store(&region->asked, 0);
+	atomic_compare_exchange_strong(&region->state, &releasing, HOST_LIVE);
+	g_mutex_unlock(&host->lock);
+}
+
+/*
+ * Under lock.  If no generation keeps it from the one that serves, it is as before; unless all ends.  While a swap is under
+ * way it stays withheld: the next one may not have it.
+ */
+static void region_settle(struct escrow_host_engine *host, struct host_region *region)
+{
+	if (region->stuck || host->swap || host->closing ||
+	    atomic_load(&region->state) != HOST_WITHHELD ||
+	    !region_handle_in(region, atomic_load(&host->current)))
+		return;
+	atomic_store(&region->state, atomic_load(&region->asked) ? HOST_RELEASING : HOST_LIVE);
+}
+
+void region_settle_all(struct escrow_host_engine *host)
+{
+	for (uint32_t i = 0; i < host->regions.places; i++) {
+		struct host_region *region = table_at(&host->regions, i);
+
+		if (region)
+			region_settle(host, region);
+	}
+}
+
 bool region_released(struct escrow_host_engine *host, struct host_region *region,
 		     struct host_generation *g, struct escrow_region *args)
 {
 	if (!atomic_load(&region->backend[g->column]) || region->holds == 0)
 		return false;
 	atomic_store(&region->backend[g->column], 0);
-	quota_give(QUOTA_REGION(region->args.length));
-	if (--region->holds)
+	quota_give("", QUOTA_REGION(region->args.length));
+	if (--region->holds) {
+		region->stuck &= ~(1u << g->column);
+		region->told &= region->stuck;
+		region_settle(host, region);
 		return false;
+	}
 	*args = region->args;
 	region_remove(host, region);
 	return true;
@@ -149,30 +223,36 @@ bool region_released(struct escrow_host_engine *host, struct host_region *region
 
 escrow_status escrow_deregister(struct escrow_host_engine *host, uint64_t handle)
 {
-	struct host_region *region = host ? table_find(&host->regions, handle) : NULL;
+	escrow_status status = host_check(host);
 	uint32_t live = HOST_LIVE;
 	struct inside_mark mark;
 	struct host_generation *current;
-	escrow_status status;
+	struct host_region *region;
 
-	if (!region)
-		return ESCROW_E_INVALID;
+	if (status != ESCROW_OK)
+		return status;
+	/* before the region is looked for: after CLOSED there is none */
 	status = host_may_change(host, NULL);
 	if (status != ESCROW_OK)
 		return status;
+	region = table_find(&host->regions, handle);
+	if (!region)
+		return ESCROW_E_INVALID;
 	/* first say so, then look: transfer and borrow do it the other way round */
 	if (!atomic_compare_exchange_strong(&region->state, &live, HOST_RELEASING))
 		return live == HOST_WITHHELD ? ESCROW_E_BUSY : ESCROW_E_INVALID;
 	if (lend_has_region(&host->lend, handle) || atomic_load(&region->nborrows)) {
-		atomic_store(&region->state, HOST_LIVE);
+		region_not_asked(host, region);
 		return ESCROW_E_BUSY;
 	}
+	atomic_store(&region->asked, 1);
 	current = host_enter(host, &mark);
 	status = current->ops->deregister_memory(current->engine,
 						 atomic_load(&region->backend[current->column]), 0);
 	inside_leave(mark);
-	if (status < 0)
-		atomic_store(&region->state, HOST_LIVE);
+	if (status >= 0)
+		return status;
+	region_not_asked(host, region);
 	return status;
 }
 
@@ -181,9 +261,13 @@ escrow_status escrow_deregister(struct escrow_host_engine *host, uint64_t handle
 static escrow_status borrow_find(struct escrow_host_engine *host, uint64_t handle, uint64_t offset,
 				 uint64_t length, struct host_region **out)
 {
-	struct host_region *region = host ? table_find(&host->regions, handle) : NULL;
+	escrow_status status = host_check(host);
+	struct host_region *region;
 	uint64_t size;
 
+	if (status != ESCROW_OK)
+		return status;
+	region = table_find(&host->regions, handle);
 	if (!region || atomic_load(&region->state) == HOST_PENDING)
 		return ESCROW_E_INVALID;
 	size = atomic_load(&region->length);
@@ -251,8 +335,9 @@ static escrow_status borrow(struct escrow_host_engine *host, uint64_t handle, ui
 	if (status != ESCROW_OK)
 		return status;
 	g_mutex_lock(&host->lock);
-	status = region_id(region) == handle ? borrow_locked(host, region, offset, length, mode)
-					     : ESCROW_E_INVALID;
+	status = table_was(&region->head, handle)
+			 ? borrow_locked(host, region, offset, length, mode)
+			 : ESCROW_E_INVALID;
 	g_mutex_unlock(&host->lock);
 	return status;
 }
@@ -280,7 +365,7 @@ escrow_status escrow_return(struct escrow_host_engine *host, uint64_t handle, ui
 		return status;
 	status = ESCROW_E_INVALID;
 	g_mutex_lock(&host->lock);
-	borrows = atomic_load(&region->borrows);
+	borrows = table_was(&region->head, handle) ? atomic_load(&region->borrows) : NULL;
 	for (uint32_t i = 0; borrows && i < LEND_MAX_BORROWS; i++) {
 		struct lend_borrow *b = &borrows->of[i];
 

@@ -8,25 +8,31 @@ struct source {
 	GSource base;
 	struct escrow_host_engine *host;
 	gpointer tag;
-	gboolean pending; /* arm said: poll first */
+	escrow_status armed; /* what arm said, when it was last asked */
 	void (*each)(void *ctx, const struct escrow_event *event);
 	void *ctx;
 };
+
+/* E_STATE: nothing will ever come (CLOSED, the child of a fork), and the descriptor says nothing. */
+static gboolean source_is_due(const struct source *source)
+{
+	return source->armed == ESCROW_EVENTS_PENDING || source->armed == ESCROW_E_STATE;
+}
 
 static gboolean source_prepare(GSource *base, gint *timeout)
 {
 	struct source *source = (struct source *)base;
 
 	*timeout = -1;
-	source->pending = escrow_arm(source->host) == ESCROW_EVENTS_PENDING;
-	return source->pending;
+	source->armed = escrow_arm(source->host);
+	return source_is_due(source);
 }
 
 static gboolean source_check(GSource *base)
 {
 	struct source *source = (struct source *)base;
 
-	return source->pending || (g_source_query_unix_fd(base, source->tag) & G_IO_IN);
+	return source_is_due(source) || (g_source_query_unix_fd(base, source->tag) & G_IO_IN);
 }
 
 static gboolean source_dispatch(GSource *base, GSourceFunc callback, gpointer data)
@@ -34,11 +40,14 @@ static gboolean source_dispatch(GSource *base, GSourceFunc callback, gpointer da
 	struct source *source = (struct source *)base;
 	struct escrow_event events[SOURCE_EVENTS];
 	int32_t n = escrow_poll(source->host, events, SOURCE_EVENTS);
+	bool over = n <= 0 && source->armed == ESCROW_E_STATE;
 
 	/* the callback may destroy the source: then nobody wants the rest */
-	for (int32_t i = 0; i < n && !g_source_is_destroyed(base); i++)
+	for (int32_t i = 0; i < n && !g_source_is_destroyed(base); i++) {
+		over = events[i].kind == ESCROW_EV_CLOSED;
 		source->each(source->ctx, &events[i]);
-	return G_SOURCE_CONTINUE;
+	}
+	return over ? G_SOURCE_REMOVE : G_SOURCE_CONTINUE;
 }
 
 struct _GSource *escrow_source_new(struct escrow_host_engine *host,

@@ -28,7 +28,7 @@ static uint32_t swap_regions_of(struct escrow_host_engine *host, const struct ho
 	for (uint32_t i = 0; i < host->regions.places; i++) {
 		struct host_region *region = table_at(&host->regions, i);
 
-		n += region && atomic_load(&region->backend[g->column]) != 0;
+		n += region && region_handle_in(region, g) != 0;
 	}
 	return n;
 }
@@ -62,7 +62,7 @@ static void swap_deregister_all(struct escrow_swap *swap)
 
 	for (uint32_t i = 0; i < host->regions.places; i++) {
 		struct host_region *region = table_at(&host->regions, i);
-		uint64_t handle = region ? atomic_load(&region->backend[a->column]) : 0;
+		uint64_t handle = region ? region_handle_in(region, a) : 0;
 
 		/* E_BUSY: an op that did not drain has it; close waits for that */
 		if (handle)
@@ -131,34 +131,6 @@ escrow_status swap_close(struct escrow_swap *swap)
 }
 
 /* ---- 10 RETIRE --------------------------------------------------------------------------------- */
-/* A's handles mean nothing any more; its column is free for the next generation. */
-static void swap_forget(struct escrow_swap *swap)
-{
-	struct escrow_host_engine *host = swap->host;
-	uint32_t column = swap->a->column;
-
-	g_mutex_lock(&host->lock);
-	for (uint32_t i = 0; i < host->peers.places; i++) {
-		struct host_peer *peer = table_at(&host->peers, i);
-
-		if (peer)
-			atomic_store(&peer->backend[column], 0);
-	}
-	for (uint32_t i = 0; i < host->grants.places; i++) {
-		struct host_grant *grant = table_at(&host->grants, i);
-
-		if (grant)
-			atomic_store(&grant->backend[column], 0);
-	}
-	for (uint32_t i = 0; i < host->remotes.places; i++) {
-		struct host_remote *remote = table_at(&host->remotes, i);
-
-		if (remote)
-			atomic_store(&remote->backend[column], 0);
-	}
-	g_mutex_unlock(&host->lock);
-}
-
 /* Takes the authority back that B gave over a region. */
 static void swap_revoke_on(struct escrow_swap *swap, uint64_t region)
 {
@@ -190,18 +162,19 @@ static uint32_t swap_withhold(struct escrow_swap *swap)
 		struct host_region *region = table_at(&host->regions, i);
 		uint64_t handle;
 
-		if (!region || !atomic_load(&region->backend[a->column]))
+		if (!region || !region_handle_in(region, a))
 			continue;
 		g_mutex_lock(&host->lock);
-		if (atomic_exchange(&region->state, HOST_WITHHELD) != HOST_WITHHELD)
-			region->since_ns = swap_now(swap);
+		region_stuck(host, region, a);
 		g_mutex_unlock(&host->lock);
-		handle = atomic_load(&region->backend[b->column]);
+		handle = region_handle_in(region, b);
 		if (!handle)
 			continue;
 		if (swap->phase == 1)
 			swap_revoke_on(swap, atomic_load(&region->head.handle));
-		b->ops->deregister_memory(b->engine, handle, 0);
+		if (!atomic_exchange(&region->asked, 1) &&
+		    b->ops->deregister_memory(b->engine, handle, 0) < 0)
+			region_not_asked(host, region);
 		left++;
 	}
 	return left;
@@ -212,13 +185,13 @@ escrow_status swap_retire(struct escrow_swap *swap)
 	uint32_t left;
 
 	if (atomic_load(&swap->a->ended) == HOST_ENDED_CLOSED) {
-		swap_forget(swap);
+		host_clear_column(swap->host, swap->a->column);
 		host_drop_generation(swap->host, swap->a);
 		swap->a = NULL;
 		return ESCROW_OK;
 	}
 	if (swap->phase == 0) {
-		swap_forget(swap);
+		host_clear_column(swap->host, swap->a->column);
 		swap_set_deadline(swap, swap->args.close_ns);
 		swap->phase = 1;
 	}

@@ -114,11 +114,14 @@ static escrow_status swap_move_grant(struct escrow_swap *swap, struct host_grant
 {
 	escrow_status status;
 
-	if (grant->next_sent == 2)
+	/* one of which A could not prove the end is not made once more: its end is A's */
+	if (grant->next_sent == 2 || atomic_load(&grant->state) == HOST_WITHHELD)
 		return ESCROW_OK;
 	*all = false;
 	if (!grant->ready)
 		return error_set(&swap->error, ESCROW_E_BUSY, "a grant is being made in A");
+	if (atomic_load(&grant->state) == HOST_RELEASING)
+		return error_set(&swap->error, ESCROW_E_BUSY, "a grant is being revoked in A");
 	if (grant->next_sent == 0) {
 		if (grant->args.peer && !swap_peer_is_up(swap, grant->args.peer))
 			return ESCROW_OK;
@@ -284,6 +287,8 @@ static escrow_status swap_supply_invitation(struct escrow_swap *swap, struct hos
 	uint64_t handle;
 	escrow_status status = b->ops->connect(b->engine, &args, &handle, NULL);
 
+	if (status >= 0)
+		peer->next_sent = 2;
 	return status > 0 ? ESCROW_OK : status;
 }
 
@@ -293,6 +298,8 @@ static escrow_status swap_supply_grant(struct escrow_swap *swap, struct host_rem
 	struct escrow_remote_args args = {.size = sizeof(args), .bytes = bytes, .len = len};
 	escrow_status status = remote_import_in(swap->host, remote, swap->b, &args, NULL);
 
+	if (status >= 0)
+		remote->next_sent = 2;
 	if (status != ESCROW_OK)
 		return status > 0 ? ESCROW_OK : status;
 	g_mutex_lock(&swap->host->lock);
@@ -304,21 +311,30 @@ static escrow_status swap_supply_grant(struct escrow_swap *swap, struct host_rem
 escrow_status escrow_swap_supply(struct escrow_swap *swap, uint32_t kind, uint64_t object,
 				 const void *bytes, uint64_t len)
 {
-	struct host_peer *peer = swap ? table_find(&swap->host->peers, object) : NULL;
-	struct host_remote *remote = swap ? table_find(&swap->host->remotes, object) : NULL;
-	bool now = swap && !swap->over && !swap->back;
+	struct host_remote *remote;
+	struct host_peer *peer;
+	bool now;
 
+	if (!swap || swap->over) /* then the engine may be gone */
+		return swap ? ESCROW_E_STATE : ESCROW_E_INVALID;
+	if (host_check(swap->host) != ESCROW_OK)
+		return ESCROW_E_STATE;
+	peer = table_find(&swap->host->peers, object);
+	remote = table_find(&swap->host->remotes, object);
+	now = !swap->back;
 	if (kind == ESCROW_CARRY_STOP && peer && now) {
 		peer->stopped = 1;
 		return ESCROW_OK;
 	}
 	if (!now || swap->step != ESCROW_SWAP_PEERS)
-		return swap ? ESCROW_E_STATE : ESCROW_E_INVALID;
+		return ESCROW_E_STATE;
 	if (!bytes || !len)
 		return ESCROW_E_INVALID;
-	if (kind == ESCROW_CARRY_WANT_INVITATION && peer && peer->next_sent && !peer->next_up)
+	/* next_sent: 1 asked for, 2 taken.  A second answer is not; its connection would be one too many. */
+	if (kind == ESCROW_CARRY_WANT_INVITATION && peer && peer->next_sent == 1 && !peer->next_up)
 		return swap_supply_invitation(swap, peer, bytes, len);
-	if (kind == ESCROW_CARRY_WANT_GRANT && remote && remote->next_sent && !remote->next_ready)
+	if (kind == ESCROW_CARRY_WANT_GRANT && remote && remote->next_sent == 1 &&
+	    !remote->next_ready)
 		return swap_supply_grant(swap, remote, bytes, len);
 	return ESCROW_E_INVALID;
 }

@@ -23,7 +23,8 @@ escrow_status swap_undo_open(struct escrow_swap *swap)
 	if (swap->phase == 1) {
 		swap_set_deadline(swap, swap->args.close_ns);
 		b->ops->close(b->engine, swap->deadline_ns, ESCROW_CLOSE_ABORT);
-		swap_set_deadline(swap, 2 * swap->args.close_ns); /* for the answer */
+		/* for the answer */
+		swap_set_deadline(swap, 2 * MIN(swap->args.close_ns, INT64_MAX));
 		swap->phase = 2;
 	}
 	ended = atomic_load(&b->ended);
@@ -31,6 +32,7 @@ escrow_status swap_undo_open(struct escrow_swap *swap)
 		return ESCROW_IN_PROGRESS;
 	g_mutex_lock(&swap->host->lock);
 	swap->host->next = NULL;
+	b->given_up = ended == HOST_ENDED_NOT; /* what it says yet is taken all the same */
 	g_mutex_unlock(&swap->host->lock);
 	swap->b = NULL;
 	if (ended != HOST_ENDED_CLOSED)
@@ -157,6 +159,9 @@ escrow_status swap_gate(struct escrow_swap *swap)
 {
 	atomic_store(&swap->host->dispatch, NULL);
 	inside_wait(&swap->host->inside);
+	/* whom A turned away hears of ROOM when the gate opens: A's own may come while it is shut */
+	if (atomic_exchange(&swap->host->turned_away, 0))
+		atomic_store(&swap->host->want_room, 1);
 	return ESCROW_OK;
 }
 
@@ -216,31 +221,76 @@ escrow_status swap_undo_quiesce(struct escrow_swap *swap)
 }
 
 /* ---- 7 DRAIN ----------------------------------------------------------------------------------- */
+/* Answers carry no name: ours is known as there is no other one to come. */
+static bool swap_take_drain(struct escrow_swap *swap)
+{
+	struct host_generation *a = swap->a;
+
+	g_mutex_lock(&swap->host->lock);
+	if (a->drains || a->swap_drains) {
+		g_mutex_unlock(&swap->host->lock);
+		return false;
+	}
+	a->swap_drains = true;
+	atomic_store(&a->drain_answered, 0);
+	g_mutex_unlock(&swap->host->lock);
+	return true;
+}
+
+static escrow_status swap_ask_drain(struct escrow_swap *swap)
+{
+	struct host_generation *a = swap->a;
+	escrow_status status = a->ops->drain(a->engine, 0, swap->deadline_ns, 0);
+
+	if (status == ESCROW_IN_PROGRESS)
+		return ESCROW_OK;
+	g_mutex_lock(&swap->host->lock);
+	a->swap_drains = false;
+	g_mutex_unlock(&swap->host->lock);
+	return error_set(&swap->error, status < 0 ? status : ESCROW_E_INTERNAL,
+			 "A refused to drain");
+}
+
 escrow_status swap_drain(struct escrow_swap *swap)
 {
 	struct host_generation *a = swap->a;
 	escrow_status status;
+	bool answered;
 
 	if (swap->phase == 0) {
-		atomic_store(&a->drain_answered, 0);
 		swap_set_deadline(swap, swap->args.drain_ns);
-		status = a->ops->drain(a->engine, 0, swap->deadline_ns, 0);
-		if (status < 0)
-			return error_set(&swap->error, status, "A refused to drain");
 		swap->phase = 1;
 	}
-	if (!atomic_load(&a->drain_answered))
+	if (swap->phase == 1) {
+		if (!swap_take_drain(swap))
+			return swap_now(swap) < swap->deadline_ns
+				       ? ESCROW_IN_PROGRESS
+				       : error_set(&swap->error, ESCROW_E_TIMEOUT,
+						   "an earlier drain of A is not answered");
+		status = swap_ask_drain(swap);
+		if (status < 0)
+			return status;
+		swap->phase = 2;
+		/* at that limit A says so itself; if it does not, it is not waited for */
+		swap_set_deadline(swap, MIN(swap->args.drain_ns, INT64_MAX) +
+						MIN(swap->args.close_ns, INT64_MAX));
+	}
+	answered = atomic_load(&a->drain_answered);
+	if (!answered && swap_now(swap) < swap->deadline_ns)
 		return ESCROW_IN_PROGRESS;
-	status = atomic_load(&a->drain_status);
+	status = answered ? atomic_load(&a->drain_status) : ESCROW_E_TIMEOUT;
 	if (status == ESCROW_OK)
 		return ESCROW_OK;
-	error_set(&swap->error, status, "%" G_GUINT64_FORMAT " ops of A are outstanding",
-		  atomic_load(&a->drain_left));
+	if (answered)
+		error_set(&swap->error, status, "%" G_GUINT64_FORMAT " ops of A are outstanding",
+			  atomic_load(&a->drain_left));
+	else
+		error_set(&swap->error, status, "A does not answer a drain");
 	return swap->args.flags & ESCROW_SWAP_COMMIT_UNDRAINED ? ESCROW_OK : status;
 }
 
 /* ---- 8 COMMIT ---------------------------------------------------------------------------------- */
-/* Somebody may have come by an invitation of A after PEERS: he has no successor in B. */
+/* Under lock.  Somebody may have come by an invitation of A after PEERS: no successor in B. */
 static bool swap_is_complete(struct escrow_swap *swap)
 {
 	for (uint32_t i = 0; i < swap->host->peers.places; i++) {
@@ -255,14 +305,18 @@ static bool swap_is_complete(struct escrow_swap *swap)
 escrow_status swap_commit(struct escrow_swap *swap)
 {
 	struct escrow_host_engine *host = swap->host;
+	bool complete;
 
-	if (!swap_is_complete(swap))
-		return error_set(&swap->error, ESCROW_E_BUSY, "a peer connected to A meanwhile");
 	g_mutex_lock(&host->lock);
-	host->next = NULL;
-	host->previous = swap->a;
-	atomic_store(&host->current, swap->b);
+	complete = swap_is_complete(swap);
+	if (complete) {
+		host->next = NULL;
+		host->previous = swap->a;
+		atomic_store(&host->current, swap->b);
+	}
 	g_mutex_unlock(&host->lock);
+	if (!complete)
+		return error_set(&swap->error, ESCROW_E_BUSY, "a peer connected to A meanwhile");
 	atomic_store(&host->dispatch, swap->b);
 	host_wake(host);
 	swap_carry_all(swap, ESCROW_CARRY_COMMITTED);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plugin/args.h"
 #include "plugin/event.h"
 #include "plugin/swap.h"
 
@@ -112,26 +113,25 @@ static void swap_event_grant(struct escrow_host_engine *host, struct host_genera
 	}
 }
 
-static void swap_event_region(struct escrow_host_engine *host, struct host_generation *b,
-			      const struct escrow_event *event)
+static bool swap_event_region(struct escrow_host_engine *host, struct host_generation *b,
+			      struct escrow_event *event)
 {
 	struct host_region *region = table_find(&host->regions, event->user);
 	struct escrow_region gone;
 
-	if (!region)
-		return;
+	if (!region || atomic_load(&region->backend[b->column]) != event->object)
+		return false;
 	if (event->kind == ESCROW_EV_REGION_RELEASED) {
 		/* never the last: A has it, or holds it back */
 		region_released(host, region, b, &gone);
-	} else if (atomic_load(&region->backend[b->column]) == event->object) {
-		/* B may still write into it: nobody is to use it, A neither */
-		atomic_store(&region->state, HOST_WITHHELD);
-		region->since_ns = services_now(host->services);
+		return false;
 	}
+	/* B may still write into it: nobody is to use it, A neither */
+	return region_tell_stuck(host, region, b, event);
 }
 
-void swap_event(struct escrow_host_engine *host, struct host_generation *b,
-		const struct escrow_event *event)
+bool swap_event(struct escrow_host_engine *host, struct host_generation *b,
+		struct escrow_event *event)
 {
 	switch (event->kind) {
 	case ESCROW_EV_PEER_UP:
@@ -144,16 +144,14 @@ void swap_event(struct escrow_host_engine *host, struct host_generation *b,
 		swap_event_grant(host, b, event);
 		break;
 	case ESCROW_EV_REGION_RELEASED:
-		swap_event_region(host, b, event);
-		break;
+		return swap_event_region(host, b, event);
 	case ESCROW_EV_QUARANTINED:
 		if (event->object)
-			swap_event_region(host, b, event);
-		else
-			atomic_store(&b->ended, HOST_ENDED_QUARANTINED);
+			return swap_event_region(host, b, event);
+		host_ended(host, b, HOST_ENDED_QUARANTINED);
 		break;
 	case ESCROW_EV_CLOSED:
-		atomic_store(&b->ended, HOST_ENDED_CLOSED);
+		host_ended(host, b, HOST_ENDED_CLOSED);
 		break;
 	case ESCROW_EV_DEVICE:
 		swap_disturbed(host, ESCROW_E_DEVICE);
@@ -161,19 +159,23 @@ void swap_event(struct escrow_host_engine *host, struct host_generation *b,
 	default:
 		break;
 	}
+	return false;
 }
 
 /* ---- Start and end ----------------------------------------------------------------------------- */
-/* Generations that came to their end after all since the last swap. */
-static uint32_t swap_reap(struct escrow_host_engine *host)
+/* Drops generations that came to their end since the last swap.  *ending: one still has not. */
+static uint32_t swap_reap(struct escrow_host_engine *host, bool *ending)
 {
 	uint32_t alive = 0;
 
+	*ending = false;
 	for (uint32_t i = 0; i <= HOST_GENERATIONS; i++) {
 		struct host_generation *g = atomic_load(&host->generations[i]);
+		bool older = g && g != atomic_load(&host->current);
+		uint32_t ended = g ? atomic_load(&g->ended) : HOST_ENDED_NOT;
 
-		if (g && g != atomic_load(&host->current) &&
-		    atomic_load(&g->ended) == HOST_ENDED_CLOSED)
+		*ending |= older && ended == HOST_ENDED_NOT;
+		if (older && ended == HOST_ENDED_CLOSED)
 			host_drop_generation(host, g);
 		else
 			alive += g != NULL;
@@ -185,10 +187,17 @@ static escrow_status swap_check(struct escrow_host_engine *host,
 				const struct escrow_swap_args *args, struct escrow_error *error)
 {
 	struct escrow_limits limits = {.size = sizeof(limits)};
-	escrow_status status;
+	escrow_status status = host_check_said(host, "swap", error);
+	uint32_t alive;
+	bool ending;
 
-	if (!host || !args || args->size < sizeof(*args) || !args->module)
-		return error_set(error, ESCROW_E_INVALID, "swap: no args, too short, or no module");
+	if (status != ESCROW_OK)
+		return status;
+	status = args_check(args, sizeof(*args), "swap", error);
+	if (status != ESCROW_OK)
+		return status;
+	if (!args->module)
+		return error_set(error, ESCROW_E_INVALID, "swap: no module");
 	if (args->flags & ~(ESCROW_SWAP_DRY_RUN | ESCROW_SWAP_COMMIT_UNDRAINED))
 		return error_set(error, ESCROW_E_UNSUPPORTED, "swap: unknown flags 0x%x",
 				 args->flags);
@@ -200,7 +209,13 @@ static escrow_status swap_check(struct escrow_host_engine *host,
 		return error_set(error, ESCROW_E_STATE,
 				 "swap: the engine is in state %u; it must be OPEN (%u)",
 				 limits.state, ESCROW_STATE_OPEN);
-	if (swap_reap(host) >= HOST_GENERATIONS)
+	alive = swap_reap(host, &ending);
+	/* it holds regions by handles in the column that the next one would take */
+	if (ending)
+		return error_set(error, ESCROW_E_BUSY,
+				 "swap: a generation that was taken back has not come to its end; "
+				 "poll, and try again");
+	if (alive >= HOST_GENERATIONS)
 		return error_set(error, ESCROW_E_LIMIT,
 				 "swap: %u generations of this engine are alive: too many are "
 				 "quarantined",
@@ -258,6 +273,7 @@ static void swap_finish(struct escrow_swap *swap)
 	swap->host->swap = NULL;
 	swap->host->next = NULL;
 	swap->host->previous = NULL;
+	region_settle_all(swap->host);
 	g_mutex_unlock(&swap->host->lock);
 	swap->over = true;
 }
@@ -266,8 +282,9 @@ escrow_status escrow_swap_free(struct escrow_swap *swap)
 {
 	if (!swap)
 		return ESCROW_OK;
+	/* when it is over the engine may be gone */
 	if (!swap->over)
-		return ESCROW_E_BUSY;
+		return host_check(swap->host) == ESCROW_OK ? ESCROW_E_BUSY : ESCROW_E_STATE;
 	g_strfreev((char **)(uintptr_t)swap->args.settings);
 	if (swap->args.key_file)
 		g_key_file_unref(swap->args.key_file);
@@ -384,6 +401,10 @@ escrow_status escrow_swap_advance(struct escrow_swap *swap, struct escrow_error 
 
 	if (!swap)
 		return error_set(error, ESCROW_E_INVALID, "swap: none");
+	if (!swap->over)
+		status = host_check_said(swap->host, "swap", error);
+	if (status != ESCROW_OK)
+		return status;
 	while (!swap->over && status == ESCROW_OK)
 		status = swap->back ? swap_backward(swap) : swap_forward(swap);
 	if (!swap->over)

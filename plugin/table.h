@@ -8,6 +8,7 @@
 #define TABLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,6 +62,15 @@ void table_remove(struct table *table, void *entry);
 
 /* [any] The entry with this handle, or NULL. */
 void *table_find(struct table *table, uint64_t handle);
+
+/*
+ * [any] Was what has been read of an entry, found without a lock, this one's?  The place may have been
+ * given to another in between.
+ */
+static inline bool table_was(const struct table_entry *entry, uint64_t handle)
+{
+	return atomic_load(&entry->handle) == handle;
+}
 
 /* The entry at a place if it is in use, to walk 0..places-1. */
 void *table_at(struct table *table, uint32_t place);

@@ -68,6 +68,27 @@ static escrow_status transfer_look(struct escrow_host_engine *host, struct lend_
 	return ESCROW_OK;
 }
 
+/*
+ * A place for an op, or NULL and ROOM follows.  Who finds none says so and then looks again; who gives one back does it
+ * the other way round: so that at least one sees the other.
+ */
+static struct lend_op *transfer_place(struct escrow_host_engine *host)
+{
+	struct lend_op *lent = lend_take(&host->lend);
+
+	if (lent)
+		return lent;
+	atomic_store(&host->want_room, 1);
+	return lend_take(&host->lend);
+}
+
+/* One holder less.  Of the last one poll knows nothing, and whoever waits may be asleep. */
+static void transfer_leave(struct escrow_host_engine *host, struct lend_op *lent)
+{
+	if (lend_drop(&host->lend, lent) && atomic_load(&host->want_room))
+		host_wake(host);
+}
+
 /* Takes an op back that the backend does not have. */
 static void transfer_drop(struct escrow_host_engine *host, struct lend_op *lent)
 {
@@ -75,7 +96,7 @@ static void transfer_drop(struct escrow_host_engine *host, struct lend_op *lent)
 		guard_lend(host, lent, false);
 	lend_end(lent);
 	lend_drop(&host->lend, lent);
-	lend_drop(&host->lend, lent);
+	transfer_leave(host, lent);
 	quota_ops_give(1);
 }
 
@@ -103,6 +124,8 @@ static escrow_status transfer_fill(struct transfer *t, struct lend_op *lent,
 	out->user = atomic_load_explicit(&lent->id, memory_order_relaxed);
 	out->remote = atomic_load(&remote->backend[t->generation->column]);
 	out->sge = &t->ranges[first];
+	if (!table_was(&remote->head, op->remote))
+		return ESCROW_E_INVALID;
 	if (!out->remote)
 		return ESCROW_E_PEER_LOST; /* it has no successor in this generation */
 	return ESCROW_OK;
@@ -120,10 +143,9 @@ static escrow_status transfer_add(struct transfer *t, const struct escrow_op *op
 		return ESCROW_E_INVALID;
 	if (!quota_op_take())
 		return ESCROW_E_QUOTA;
-	lent = lend_take(&t->host->lend);
+	lent = transfer_place(t->host);
 	if (!lent) {
 		quota_ops_give(1);
-		atomic_store(&t->host->want_room, 1);
 		return ESCROW_E_AGAIN;
 	}
 	status = transfer_fill(t, lent, op);
@@ -156,7 +178,7 @@ static int32_t transfer_flush(struct transfer *t, uint32_t flags, uint64_t *ids)
 		taken = (int32_t)t->n;
 	}
 	if (taken == ESCROW_E_AGAIN)
-		atomic_store(&t->host->want_room, 1);
+		atomic_store(&t->host->turned_away, 1);
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct lend_op *lent = t->lent[i];
 
@@ -165,8 +187,8 @@ static int32_t transfer_flush(struct transfer *t, uint32_t flags, uint64_t *ids)
 			continue;
 		}
 		ids[i] = atomic_load_explicit(&lent->id, memory_order_relaxed);
-		atomic_store(&lent->backend_op, t->ids[i]);
-		lend_drop(&t->host->lend, lent);
+		lend_taken(lent, t->ids[i]);
+		transfer_leave(t->host, lent);
 	}
 	return taken;
 }
@@ -177,19 +199,25 @@ int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op 
 	struct transfer t;
 	struct inside_mark mark;
 	uint32_t done = 0, wanted;
-	escrow_status status = ESCROW_OK;
+	escrow_status status = host_check(host);
 	int32_t taken;
 
-	if (!host || (n && (!op || !ops)) || stride < sizeof(*op) || stride % 8 != 0)
-		return ESCROW_E_INVALID;
+	if (status != ESCROW_OK)
+		return status;
 	if (flags)
 		return ESCROW_E_UNSUPPORTED;
+	if (n == 0)
+		return 0;
+	if (!op || !ops || stride < sizeof(*op) || stride % 8 != 0 || n > INT32_MAX)
+		return ESCROW_E_INVALID;
 	t.host = host;
 	mark = inside_enter(&host->inside);
 	t.generation = atomic_load(&host->dispatch);
-	if (!t.generation && n) {
+	if (!t.generation) {
+		/* said first, and then looked at again: as in transfer_place */
 		atomic_store(&host->want_room, 1);
-		status = ESCROW_E_AGAIN;
+		t.generation = atomic_load(&host->dispatch);
+		status = t.generation ? ESCROW_OK : ESCROW_E_AGAIN;
 	}
 	while (done < n && status == ESCROW_OK) {
 		t.n = t.nranges = 0;
@@ -211,18 +239,25 @@ int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op 
 			status = ESCROW_E_LIMIT; /* cannot be: an op fits an empty batch */
 	}
 	inside_leave(mark);
+	/* a handle that went with the engine */
+	if (status == ESCROW_E_INVALID && atomic_load(&host->closing))
+		status = ESCROW_E_STATE;
 	return done ? (int32_t)done : status;
 }
 
 escrow_status escrow_cancel(struct escrow_host_engine *host, uint64_t id)
 {
-	struct lend_op *lent = host ? lend_find(&host->lend, id) : NULL;
-	escrow_status status = ESCROW_E_INVALID;
+	escrow_status status = host_check(host);
 	struct inside_mark mark;
 	uint64_t number, handle;
+	struct lend_op *lent;
 
+	if (status != ESCROW_OK)
+		return status;
+	status = ESCROW_E_INVALID;
+	lent = lend_find(&host->lend, id);
 	if (!lent)
-		return ESCROW_E_INVALID;
+		return host_no_handle(host);
 	mark = inside_enter(&host->inside);
 	number = atomic_load(&lent->engine_generation);
 	handle = atomic_load(&lent->backend_op);

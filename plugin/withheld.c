@@ -15,6 +15,7 @@ static GArray *orphans;    /* struct escrow_withheld */
 
 void withheld_engine_add(struct escrow_host_engine *host)
 {
+	here_note();
 	g_mutex_lock(&engines_lock);
 	if (!engines)
 		engines = g_ptr_array_new();
@@ -43,8 +44,7 @@ static const char *withheld_backend(struct escrow_host_engine *host,
 	for (uint32_t i = 0; i <= HOST_GENERATIONS; i++) {
 		struct host_generation *g = atomic_load(&host->generations[i]);
 
-		if (g && atomic_load(&region->backend[g->column]) &&
-		    atomic_load(&g->ended) != HOST_ENDED_CLOSED)
+		if (g && region_handle_in(region, g) && atomic_load(&g->ended) != HOST_ENDED_CLOSED)
 			return module_backend(g->module)->id;
 	}
 	return "";
@@ -144,6 +144,8 @@ int32_t escrow_withheld(struct escrow_withheld *out, uint32_t max, uint64_t *byt
 
 	if (max && !out)
 		return ESCROW_E_INVALID;
+	if (here_is_child())
+		return ESCROW_E_STATE;
 	withheld_each_engine(withheld_of_engine, &list);
 	g_mutex_lock(&engines_lock);
 	for (uint32_t i = 0; orphans && i < orphans->len; i++)

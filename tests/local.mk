@@ -36,7 +36,7 @@ test_programs += %D%/lib/test-hang
 %C%_lib_test_hang_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 %C%_lib_test_hang_LDADD    = $(test_ldadd)
 endif
-EXTRA_DIST   += %D%/lib/stacks %D%/lib/ports.sh
+EXTRA_DIST   += %D%/lib/stacks %D%/lib/ports.sh %D%/lib/say.sh
 test_scripts += %D%/lib/test-house-rules.sh %D%/lib/test-stages.sh %D%/lib/test-stacks.sh %D%/lib/test-ports.sh
 
 # make catalogue-page: docs/catalogue.md, of the table, the tests and where they run.
@@ -89,10 +89,13 @@ EXTRA_DIST += %D%/valgrind.supp %D%/lsan.supp %D%/conform/memcheck.sh
 # Threads that spin for each other starve under memcheck, which runs one at a time; these have asan and tsan. The
 # soak looks at the memory of its own process.
 # Of the fault catalogue one program is enough of a sample, and of the RDMA backend on softverbs test-backend, test-kill
-# and test-meet: the others wait for retries, or do the same many times, and take minutes.
+# and test-meet: the others wait for retries, or do the same many times, and take minutes; so do those of the engine
+# that wear windows, or look at a hundred thousand grants.
 memcheck_not = %D%/unit/test-custody %D%/unit/test-swap-data %D%/softverbs/test-soak \
     %D%/softverbs/catalogue-requester %D%/softverbs/catalogue-owner %D%/softverbs/catalogue-fabric \
-    %D%/softverbs/test-returns %D%/softverbs/test-rails %D%/softverbs/test-hostile %D%/softverbs/test-quota
+    %D%/softverbs/test-returns %D%/softverbs/test-rails %D%/softverbs/test-hostile %D%/softverbs/test-quota \
+    %D%/softverbs/test-refusals %D%/softverbs/test-misuse %D%/unit/test-engine-renew %D%/unit/test-engine-windows \
+    %D%/unit/test-engine-many
 check-valgrind: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	MEMCHECK='$(memcheck)' CK_TIMEOUT_MULTIPLIER=20 $(MAKE) check-TESTS \
 	    TESTS='$(filter-out $(memcheck_not),$(test_programs)) %D%/conform/memcheck.sh' \

@@ -52,6 +52,8 @@ static int take(void *ctx, struct bench_done *done)
 	struct copying *c = ctx;
 	uint32_t found = 0;
 
+	if (tool_output_lost())
+		return -1;
 	for (uint32_t i = 0; i < c->threads && found < BENCH_REAP; i++) {
 		struct copied *from = &c->copied[c->next];
 		uint32_t head = atomic_load_explicit(&from->head, memory_order_acquire);

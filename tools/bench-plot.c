@@ -277,7 +277,7 @@ static void ratio(struct picture *p)
 {
 	begin(p, DIMENSIONS, "Bandwidth as a part of the baseline''s",
 	      "median, lowest and highest ratio");
-	g_string_append(p->script, "set logscale y 2\nset yrange [0.25:4]\n");
+	g_string_append(p->script, "set logscale y 2\nset yrange [*<0.25:4<*]\n");
 	g_string_append(p->lines, "1 with lines lc rgb '#333333' lw 1.5 notitle");
 	p->with = "yerrorlines";
 	all_lines(p, speed_ratio, NULL);

@@ -52,7 +52,7 @@ static bool start(struct bench_raw *raw)
 static bool ask(const struct bench_raw *raw, const void *bytes, size_t len, struct demo_message *m)
 {
 	if (demo_send(raw->channel, DEMO_BASELINE, 0, bytes, (uint32_t)len) &&
-	    demo_await(raw->channel, m))
+	    demo_await(raw->channel, m) > 0)
 		return true;
 	tool_complain("bench: the program of the raw verbs has ended");
 	return false;

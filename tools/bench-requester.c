@@ -64,6 +64,8 @@ static int reap(void *ctx, struct bench_done *done)
 	int32_t n = escrow_poll(m->end->engine, events, BENCH_REAP);
 	int found = 0;
 
+	if (tool_output_lost())
+		return -1;
 	if (n < 0)
 		tool_complain("bench: poll: %s", escrow_status_name(n));
 	for (int32_t i = 0; i < n; i++) {
@@ -175,7 +177,7 @@ bool bench_session_close(struct bench_requester *r)
 	bench_raw_stop(&r->raw);
 	clean = demo_requester_part(&r->end, r->message) && demo_end_close(&r->end);
 
-	clean = clean && demo_await(r->end.channel, r->message) &&
+	clean = clean && demo_await_word(&r->end, DEMO_LEDGER, r->message) > 0 &&
 		r->message->word == DEMO_LEDGER && r->message->number;
 	g_strfreev(r->set.settings);
 	r->set.settings = NULL;

@@ -110,7 +110,7 @@ static bool serve(struct demo_end *end, struct bench_raw *raw, struct demo_messa
 		int n = demo_receive(end->channel, m);
 
 		if (n < 0) {
-			tool_complain("bench: the requester went away");
+			tool_complain("bench: the other end %s", demo_end_did(n));
 			return false;
 		}
 		if (n > 0)
@@ -130,8 +130,10 @@ static bool session(const struct demo_settings *given, int channel, struct demo_
 	g_auto(GStrv) settings = NULL;
 	bool served, clean;
 
-	if (m->word != DEMO_SESSION || m->len != sizeof(wanted))
+	if (m->word != DEMO_SESSION || m->len != sizeof(wanted)) {
+		tool_complain("bench: the requester talks nonsense");
 		return false;
+	}
 	memcpy(&wanted, m->bytes, sizeof(wanted));
 	settings = bench_settings(given->settings, wanted.rails, wanted.lanes);
 	set.settings = settings;
@@ -152,8 +154,14 @@ bool bench_source(const struct demo_settings *set, int channel)
 {
 	g_autofree struct demo_message *m = g_new0(struct demo_message, 1);
 
-	while (demo_await(channel, m))
+	int n, sessions = 0;
+
+	for (; (n = demo_await(channel, m)) > 0; sessions++)
 		if (!session(set, channel, m))
 			return false;
-	return true;
+	/* Having measured, the requester just goes. */
+	if (n == DEMO_GONE && sessions)
+		return true;
+	tool_complain("bench: the other end %s", demo_end_did(n));
+	return false;
 }

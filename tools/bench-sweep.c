@@ -93,6 +93,10 @@ static bool point(struct sweep *s, const struct bench_work *work)
 	struct bench_row *row = g_new0(struct bench_row, 1);
 	bool good = true;
 
+	if (tool_output_lost()) {
+		g_free(row);
+		return false;
+	}
 	show_progress(s, work);
 	row->rails = s->rails;
 	row->lanes = s->lanes;

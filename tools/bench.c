@@ -78,8 +78,14 @@ static bool parse(struct words *w, int *argc, char ***argv)
 		 NULL},
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
+	static const struct tool_range ranges[] = {
+		{"duration", 0.001, 86400},
+		{"iterations", 0, 1e12},
+		{"repeat", 1, BENCH_MAX_REPEATS},
+		{NULL, 0, 0},
+	};
 
-	return tool_parse(entries, "",
+	return tool_parse(entries, ranges, "",
 			  "Measures READ and WRITE between two processes through a backend. A LIST "
 			  "is 64,4K,1M or 1-8 (1,2,4,8); all combinations are measured.",
 			  argc, argv);
@@ -154,22 +160,11 @@ static bool memory(struct bench_options *o, const struct words *w)
 	return true;
 }
 
-static bool in_range(const char *what, double value, double low, double high)
-{
-	if (value >= low && value <= high)
-		return true;
-	tool_complain("bench: --%s %g: %g to %g is allowed", what, value, low, high);
-	return false;
-}
-
-static bool amounts(struct bench_options *o, const struct words *w)
+static void amounts(struct bench_options *o, const struct words *w)
 {
 	o->seconds = w->duration;
 	o->iterations = w->iterations;
 	o->repeats = w->repeats != UNSET ? w->repeats : o->baseline ? 5 : 1;
-	return in_range("duration", w->duration, 0.001, 86400) &&
-	       in_range("iterations", (double)w->iterations, 0, 1e12) &&
-	       in_range("repeat", o->repeats, 1, BENCH_MAX_REPEATS);
 }
 
 static bool output(struct bench_options *o, const struct words *w)
@@ -188,12 +183,11 @@ static bool output(struct bench_options *o, const struct words *w)
 	return false;
 }
 
-static bool baseline(struct bench_options *o, const struct words *w)
+static bool baseline(const struct words *w)
 {
 	static const char *const names[] = {"raw", NULL};
 	struct bench_list found;
 
-	o->baseline = w->baseline != NULL;
 	return !w->baseline || bench_words_parse("baseline", w->baseline, names, &found);
 }
 
@@ -201,11 +195,14 @@ static bool complete(struct bench_options *o, const struct words *w)
 {
 	o->set.settings = w->settings;
 	o->set.hugepages = w->hugepages;
+	o->set.second = w->source;
 	o->check = w->check;
 	o->other = w->connect;
 	o->plot = w->plot;
-	return lists(o, w) && processors(o, w) && memory(o, w) && baseline(o, w) && amounts(o, w) &&
-	       output(o, w) && (!o->plot || w->source || bench_plot_ready(o->plot));
+	o->baseline = w->baseline != NULL;
+	amounts(o, w);
+	return lists(o, w) && processors(o, w) && memory(o, w) && baseline(w) && output(o, w) &&
+	       (!o->plot || w->source || bench_plot_ready(o->plot));
 }
 
 /* ---- The ends ---------------------------------------------------------------------------------------------- */
@@ -231,7 +228,7 @@ static int measure(const struct bench_options *o, int channel)
 
 static int run_both(const struct bench_options *o, char **argv)
 {
-	int pair[2], status, ended = 0;
+	int pair[2], status, ended;
 	GPid source;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
@@ -244,7 +241,7 @@ static int run_both(const struct bench_options *o, char **argv)
 		return TOOL_TROUBLE;
 	status = measure(o, pair[0]);
 	close(pair[0]);
-	waitpid(source, &ended, 0);
+	ended = demo_reap(source);
 	return status == TOOL_OK && ended ? TOOL_NO : status;
 }
 
@@ -262,6 +259,15 @@ static int run_requester(const struct bench_options *o, int channel)
 	return measure(o, channel);
 }
 
+/* One end, when it is known that there is another one. */
+static int run_over(const struct bench_options *o, int channel, const char *where,
+		    int (*end)(const struct bench_options *, int))
+{
+	if (channel < 0)
+		return TOOL_TROUBLE;
+	return demo_greet(channel, where) ? end(o, channel) : TOOL_NO;
+}
+
 static int run(struct words *w, char **argv)
 {
 	struct bench_options o = {.area = 0};
@@ -272,17 +278,19 @@ static int run(struct words *w, char **argv)
 	if (!w->backend)
 		w->backend = demo_choose_backend(argv, w->on_double);
 	o.set.backend = w->backend;
-	if (w->source)
-		return run_source(&o, DEMO_CHANNEL_FD);
+	if (!w->source)
+		tool_output_watch();
 	ledger_serve_start();
-	if (w->listen)
-		status = run_source(&o, demo_listen(w->listen));
+	if (w->source)
+		status = run_source(&o, DEMO_CHANNEL_FD);
+	else if (w->listen)
+		status = run_over(&o, demo_listen(w->listen), w->listen, run_source);
 	else if (w->connect)
-		status = run_requester(&o, demo_connect(w->connect));
+		status = run_over(&o, demo_connect(w->connect), w->connect, run_requester);
 	else
 		status = run_both(&o, argv);
 	ledger_serve_stop();
-	if (w->on_double)
+	if (w->on_double && !w->source)
 		demo_leave_double();
 	return status;
 }

@@ -51,6 +51,7 @@ static void free_case(void *data)
 void conform_free(struct conform *c)
 {
 	g_clear_pointer(&c->cases, g_ptr_array_unref);
+	g_clear_pointer(&c->waivers, g_ptr_array_unref);
 	g_clear_pointer(&c->facts, g_ptr_array_unref);
 }
 

@@ -371,14 +371,40 @@ bool conform_run(struct conform *c, GError **error)
 	return true;
 }
 
-void conform_probe(struct conform *c)
+/* Where no case could begin: it is not loaded, it is no backend, or it opens no engine. */
+static bool cannot_begin(const struct conform_result *r)
+{
+	return r->verdict == CONFORM_FAIL &&
+	       (!strcmp(r->clause, "S0") || !strcmp(r->clause, "A1") || !strcmp(r->clause, "G1"));
+}
+
+static bool knows(const struct conform *c, const char *key)
+{
+	for (guint i = 0; i < c->facts->len; i += 2)
+		if (!strcmp(g_ptr_array_index(c->facts, i), key))
+			return true;
+	return false;
+}
+
+/* Where its process ended or hung before there was an engine, so would that of each case.  NULL: it did not. */
+static char *died_early(const struct conform *c, const struct conform_result *r)
+{
+	if ((r->verdict != CONFORM_CRASH && r->verdict != CONFORM_TIMEOUT) || knows(c, "caps"))
+		return NULL;
+	return g_strdup_printf("when %s: %s",
+			       knows(c, "backend") ? "an engine is opened" : "it is loaded",
+			       r->text);
+}
+
+char *conform_probe(struct conform *c)
 {
 	char id[] = "probe", clause[] = "G1";
 	struct conform_case k = {.id = id, .clauses = clause};
+	char *why = NULL;
 	struct job j;
 
 	if (!job_start(c, &j, &k, NULL))
-		return;
+		return NULL;
 	while (!j.timed_out) {
 		struct pollfd fd = {.fd = j.pidfd, .events = POLLIN};
 
@@ -388,6 +414,7 @@ void conform_probe(struct conform *c)
 		j.timed_out = g_get_monotonic_time() - j.start_us > (int64_t)c->timeout_ms * 1000;
 	}
 	job_finish(c, &j, 1, &j, true);
+	why = cannot_begin(&k.result) ? g_strdup(k.result.text) : died_early(c, &k.result);
 	if (k.result.verdict != CONFORM_PASS) {
 		g_ptr_array_add(c->facts, g_strdup("probe"));
 		g_ptr_array_add(c->facts,
@@ -395,4 +422,5 @@ void conform_probe(struct conform *c)
 						k.result.text ? k.result.text : ""));
 	}
 	conform_clear(&k.result);
+	return why;
 }

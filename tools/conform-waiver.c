@@ -50,7 +50,7 @@ static void waive(struct conform_case *k, char **f)
 		r->verdict = CONFORM_WAIVED;
 }
 
-bool conform_waive(struct conform *c, const char *file, GError **error)
+bool conform_read_waivers(struct conform *c, const char *file, GError **error)
 {
 	g_autofree char *text = NULL;
 	g_auto(GStrv) lines = NULL;
@@ -58,22 +58,31 @@ bool conform_waive(struct conform *c, const char *file, GError **error)
 
 	if (!g_file_get_contents(file, &text, NULL, error))
 		return false;
+	c->waivers = g_ptr_array_new_with_free_func((GDestroyNotify)g_strfreev);
 	lines = g_strsplit(text, "\n", -1);
 	for (i = 0; lines[i]; i++) {
-		g_auto(GStrv) f = g_strsplit(lines[i], "\t", 4);
-		struct conform_case *k;
+		char **f;
 
 		if (!*lines[i] || *lines[i] == '#')
 			continue;
-		k = g_strv_length(f) == 4 ? find(c, f[0]) : NULL;
-		if (!k || !is_date(f[1]) || !*f[2] || !*f[3]) {
-			g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
-				    "%s:%u: not CASE, EXPIRY (YYYY-MM-DD), LINK and REASON, "
-				    "separated by tabs, of a case of this suite",
-				    file, i + 1);
-			return false;
-		}
-		waive(k, f);
+		f = g_strsplit(lines[i], "\t", 4);
+		g_ptr_array_add(c->waivers, f);
+		if (g_strv_length(f) == 4 && find(c, f[0]) && is_date(f[1]) && *f[2] && *f[3])
+			continue;
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "%s:%u: not CASE, EXPIRY (YYYY-MM-DD), LINK and REASON, "
+			    "separated by tabs, of a case of this suite",
+			    file, i + 1);
+		return false;
 	}
 	return true;
+}
+
+void conform_waive(struct conform *c)
+{
+	for (guint i = 0; c->waivers && i < c->waivers->len; i++) {
+		char **f = g_ptr_array_index(c->waivers, i);
+
+		waive(find(c, f[0]), f);
+	}
 }

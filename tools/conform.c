@@ -58,6 +58,12 @@ static const GOptionEntry options[] = {
 	{"mutant", 0, 0, G_OPTION_ARG_STRING, &opt_only, "only this mutant", "NAME"},
 	{NULL, 0, 0, 0, NULL, NULL, NULL}};
 
+static const struct tool_range ranges[] = {
+	{"jobs", 0, 1024},        /* 0: one for each processor */
+	{"timeout", 1, 86400000}, /* ms */
+	{NULL, 0, 0},
+};
+
 /* The path of a backend, or NULL after a complaint. */
 static char *find_backend(const char *name)
 {
@@ -127,9 +133,10 @@ static void hide_passed(struct conform *c)
 static int report(struct conform *c, const char *profiles)
 {
 	g_autoptr(GError) error = NULL;
-	bool ok = !opt_waivers || conform_waive(c, opt_waivers, &error);
+	bool ok;
 
-	ok = ok && (!opt_junit || conform_write_junit(c, opt_junit, &error)) &&
+	conform_waive(c);
+	ok = (!opt_junit || conform_write_junit(c, opt_junit, &error)) &&
 	     (!opt_json || conform_write_json(c, profiles, opt_json, &error));
 	if (!ok)
 		tool_complain("%s", error->message);
@@ -142,9 +149,34 @@ static int report(struct conform *c, const char *profiles)
 	return ok ? exit_status(c) : TOOL_TROUBLE;
 }
 
-static int run(struct conform *c, const char *profiles)
+/* Is a case among those that were selected which needs the backend in a process? */
+static bool needs_backend(const struct conform *c)
+{
+	for (guint i = 0; i < c->cases->len; i++) {
+		const struct conform_case *k = g_ptr_array_index(c->cases, i);
+
+		if (k->selected && !k->check)
+			return true;
+	}
+	return false;
+}
+
+/* Each case would only say the same once more. */
+static int refuse(const char *name, const char *why)
+{
+	if (opt_tap)
+		printf("Bail out! %s: %s\n", name, why);
+	tool_complain("conform: %s: %s; no case was run (-p static looks at the file alone, -o "
+		      "sets KEY=VALUE)",
+		      name, why);
+	tool_hint_device(why);
+	return TOOL_TROUBLE;
+}
+
+static int run(struct conform *c, const char *name, const char *profiles)
 {
 	g_autoptr(GError) error = NULL;
+	g_autofree char *why = NULL;
 
 	if (opt_mutants) {
 		if (opt_clauses)
@@ -152,7 +184,9 @@ static int run(struct conform *c, const char *profiles)
 		tool_complain("--kill-matrix needs --clauses");
 		return TOOL_TROUBLE;
 	}
-	conform_probe(c);
+	why = conform_probe(c);
+	if (why && needs_backend(c))
+		return refuse(name, why);
 	conform_run_static(c);
 	if (!conform_run(c, &error)) {
 		tool_complain("%s", error->message);
@@ -192,17 +226,8 @@ static bool check_options(int argc, struct conform *c)
 		return false;
 	}
 	if (!read_seed(opt_seed ? opt_seed : opt_reproduce, &c->seed)) {
-		tool_complain("conform: --seed %s: not a number",
+		tool_complain("conform: --seed %s: 0 to 18446744073709551615 is allowed",
 			      opt_seed ? opt_seed : opt_reproduce);
-		return false;
-	}
-	if (opt_timeout < 1) {
-		tool_complain("conform: --timeout %d: at least 1 ms", opt_timeout);
-		return false;
-	}
-	if (opt_jobs < 0) {
-		tool_complain("conform: --jobs %d: at least 1, or 0 for one per processor",
-			      opt_jobs);
 		return false;
 	}
 	for (char **s = opt_settings; s && *s; s++) {
@@ -272,6 +297,10 @@ static int prepared(struct conform *c, const char *name)
 	}
 	if (opt_list)
 		return list(c);
+	if (opt_waivers && !conform_read_waivers(c, opt_waivers, &error)) {
+		tool_complain("conform: --waivers: %s", error->message);
+		return TOOL_TROUBLE;
+	}
 	path = find_backend(name);
 	with = path && opt_with ? find_backend(opt_with) : NULL;
 	if (!path || (opt_with && !with))
@@ -280,7 +309,7 @@ static int prepared(struct conform *c, const char *name)
 	c->with = with;
 	if (opt_reproduce)
 		return reproduce(c);
-	return run(c, profiles);
+	return run(c, name, profiles);
 }
 
 int conform_main(int argc, char **argv)
@@ -290,7 +319,8 @@ int conform_main(int argc, char **argv)
 	G_GNUC_UNUSED g_autofree char *jobs = spell_out_jobs(argc, argv); /* argv points into it */
 	int status = TOOL_TROUBLE;
 
-	if (tool_parse(options, "BACKEND", "Judges a backend by the contract.", &argc, &argv) &&
+	if (tool_parse(options, ranges, "BACKEND", "Judges a backend by the contract.", &argc,
+		       &argv) &&
 	    check_options(argc, &c))
 		status = prepared(&c, argv[1]);
 	conform_free(&c);

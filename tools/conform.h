@@ -56,10 +56,11 @@ struct conform {
 	uint64_t seed;
 	unsigned int timeout_ms;
 	unsigned int jobs;
-	bool part;        /* --case: not the whole of the profiles */
-	bool progress;    /* a line on standard error that is overwritten */
-	GPtrArray *cases; /* struct conform_case */
-	GPtrArray *facts; /* char *: key, value, key, value... */
+	bool part;          /* --case: not the whole of the profiles */
+	bool progress;      /* a line on standard error that is overwritten */
+	GPtrArray *cases;   /* struct conform_case */
+	GPtrArray *waivers; /* char **: the fields of each; or NULL */
+	GPtrArray *facts;   /* char *: key, value, key, value... */
 };
 
 /* conform-cases.c */
@@ -78,10 +79,12 @@ void conform_run_static(struct conform *c);
  * process group, a time limit, and is killed and reaped with all it started.
  */
 bool conform_run(struct conform *c, GError **error);
-void conform_probe(struct conform *c);
+/* What the report's header says; why no case could begin, which the caller frees, or NULL. */
+char *conform_probe(struct conform *c);
 
-/* conform-waiver.c: turns failures that the file waives into WAIVED. */
-bool conform_waive(struct conform *c, const char *file, GError **error);
+/* conform-waiver.c: reads the file, and turns the failures that it waives into WAIVED. */
+bool conform_read_waivers(struct conform *c, const char *file, GError **error);
+void conform_waive(struct conform *c);
 
 /* conform-report.c */
 struct conform_sum {

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The hosts' own channel: messages over a stream, a socket pair or TCP between two machines. */
+/* The hosts' own channel: messages over a stream, a socket pair or TCP between two machines (demo-tcp.c). */
 #include "config.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "tools/demo.h"
-#include "tools/tool.h"
 
 #define HEADER offsetof(struct demo_message, bytes)
-#define CONNECT_SECONDS 60 /* the other machine may still be starting */
+/* In the upper bytes of the word of each message on its way: zeros or text are none. */
+#define MARK 0xe5c30d00u
+#define MARKED 0xffffff00u
 
 const char *demo_command(void)
 {
@@ -35,7 +32,7 @@ bool demo_send(int fd, enum demo_word word, uint64_t number, const void *bytes, 
 
 	if (len > sizeof(m->bytes))
 		return false;
-	m->word = word;
+	m->word = MARK | (uint32_t)word;
 	m->len = len;
 	m->number = number;
 	if (len)
@@ -50,7 +47,7 @@ bool demo_send(int fd, enum demo_word word, uint64_t number, const void *bytes, 
 	return true;
 }
 
-/* Takes what is there up to `end` bytes of the message: 1 all of it, 0 not yet, -1 it has ended. */
+/* Takes what is there up to `end` bytes of the message: 1 all of it, 0 not yet, DEMO_GONE. */
 static int take(int fd, size_t end)
 {
 	while (have < end) {
@@ -59,7 +56,7 @@ static int take(int fd, size_t end)
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
 		if (n <= 0)
-			return -1;
+			return DEMO_GONE;
 		have += (size_t)n;
 	}
 	return 1;
@@ -67,114 +64,51 @@ static int take(int fd, size_t end)
 
 bool demo_channel_gone(int fd)
 {
-	uint8_t byte;
-	ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	struct pollfd hangup = {.fd = fd, .events = POLLRDHUP};
 
-	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+	/* A byte that nobody has read yet hides the end from recv, but not from poll. */
+	return poll(&hangup, 1, 0) > 0;
+}
+
+/* As soon as there is enough of it to tell: what came is no message. */
+static bool nonsense(void)
+{
+	if (have < sizeof(part.word))
+		return false;
+	if ((part.word & MARKED) != MARK || (part.word & ~MARKED) > DEMO_FAILED)
+		return true;
+	return have >= HEADER && part.len > sizeof(part.bytes);
 }
 
 int demo_receive(int fd, struct demo_message *m)
 {
 	int rc = take(fd, HEADER);
 
-	if (rc <= 0)
-		return rc;
-	if (part.len > sizeof(part.bytes) || part.word > DEMO_FAILED)
-		return -1;
-	rc = take(fd, HEADER + part.len);
+	if (nonsense())
+		return DEMO_NONSENSE;
+	if (rc > 0)
+		rc = take(fd, HEADER + part.len);
 	if (rc <= 0)
 		return rc;
 	memcpy(m, &part, HEADER + part.len);
+	m->word &= ~MARKED;
 	have = 0;
 	return 1;
 }
 
-bool demo_await(int fd, struct demo_message *m)
+int demo_await(int fd, struct demo_message *m)
 {
 	struct pollfd in = {.fd = fd, .events = POLLIN};
 	int n;
 
 	while ((n = demo_receive(fd, m)) == 0)
 		poll(&in, 1, -1);
-	return n > 0;
+	return n;
 }
 
-/* ---- Between two machines ------------------------------------------------------------------------- */
-/* "host:port", "[v6]:port", for listening also ":port"; NULL: complained. */
-static struct addrinfo *resolve(const char *where, int flags)
+const char *demo_end_did(int received)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
-	g_autofree char *host = g_strdup(where);
-	char *port = strrchr(host, ':'), *name = host;
-	struct addrinfo *found = NULL;
-	size_t len;
-	int rc;
-
-	if (!port || !port[1]) {
-		tool_complain("%s: %s: HOST:PORT is meant", demo_command(), where);
-		return NULL;
-	}
-	*port++ = 0;
-	len = strlen(name);
-	if (len >= 2 && name[0] == '[' && name[len - 1] == ']') {
-		name[len - 1] = 0;
-		name++;
-	}
-	rc = getaddrinfo(*name ? name : NULL, port, &hints, &found);
-	if (rc)
-		tool_complain("%s: %s: %s", demo_command(), where, gai_strerror(rc));
-	return rc ? NULL : found;
-}
-
-static int no_delay(int fd)
-{
-	int on = 1;
-
-	if (fd >= 0)
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	return fd;
-}
-
-int demo_listen(const char *where)
-{
-	struct addrinfo *at = resolve(where, AI_PASSIVE);
-	int on = 1, fd, peer = -1;
-
-	if (!at)
-		return -1;
-	fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
-	if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) &&
-	    !bind(fd, at->ai_addr, at->ai_addrlen) && !listen(fd, 1))
-		peer = no_delay(accept4(fd, NULL, NULL, SOCK_CLOEXEC));
-	if (peer < 0)
-		tool_complain("%s: %s: %s", demo_command(), where, g_strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	freeaddrinfo(at);
-	return peer;
-}
-
-int demo_connect(const char *where)
-{
-	gint64 end = g_get_monotonic_time() + (gint64)CONNECT_SECONDS * G_USEC_PER_SEC;
-	struct addrinfo *to = resolve(where, 0);
-	int fd = -1, error = 0;
-
-	while (to && fd < 0) {
-		fd = socket(to->ai_family, to->ai_socktype | SOCK_CLOEXEC, to->ai_protocol);
-		error = fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) ? errno : 0;
-		if (fd < 0 || !error)
-			break;
-		close(fd);
-		fd = -1;
-		if (g_get_monotonic_time() > end)
-			break;
-		/* Nobody listens yet: there is nothing to wait on, so it is asked again. */
-		g_usleep(100000);
-	}
-	if (to && fd < 0)
-		tool_complain("%s: %s: %s", demo_command(), where, g_strerror(error));
-	if (to)
-		freeaddrinfo(to);
-	return no_delay(fd);
+	if (received == DEMO_NONSENSE)
+		return "sent what is no message of an escrow end";
+	return received < 0 ? "is gone" : "failed";
 }

@@ -14,6 +14,7 @@
 #include "tools/tool.h"
 
 #define BATCH 32
+#define PROBE_NS (UINT64_C(30) * 1000000000u) /* a machine may be slow */
 #define WAIT_MS 50 /* between looks at the channel; the engine's descriptor wakes earlier */
 
 bool demo_guards_intact(const struct demo_end *end)
@@ -42,7 +43,17 @@ static bool complain(struct demo_end *end, const char *what, const struct escrow
 static bool open_engine(struct demo_end *end)
 {
 	struct escrow_error error = {.size = sizeof(error)};
-	struct escrow_load_args load = {.size = sizeof(load), .name = end->set->backend};
+	struct escrow_load_args load = {
+		.size = sizeof(load),
+		/*
+		 * One that ends its process, when it is loaded or in open, is not to end this one as if all had
+		 * gone well.  The second end is watched by the one that started it.
+		 */
+		.flags = end->set->second ? ESCROW_LOAD_PROBE : ESCROW_LOAD_PROBE_OPEN,
+		.name = end->set->backend,
+		.settings = (const char *const *)end->set->settings,
+		.probe_timeout_ns = PROBE_NS,
+	};
 	struct escrow_host_args host = {
 		.size = sizeof(host),
 		.engine_name = end->role,
@@ -53,12 +64,21 @@ static bool open_engine(struct demo_end *end)
 	};
 
 	error.status = escrow_load(&load, &end->module, &error);
-	if (error.status != ESCROW_OK)
-		return complain(end, end->set->backend, &error);
+	if (error.status != ESCROW_OK) {
+		complain(end, end->set->backend, &error);
+		if (!end->set->second)
+			tool_hint_device(error.text);
+		return false;
+	}
 	host.module = end->module;
 	error.status = escrow_open(&host, &end->engine, &error);
 	end->opened = error.status == ESCROW_OK;
-	return end->opened || complain(end, "open", &error);
+	if (end->opened)
+		return true;
+	complain(end, "open", &error);
+	if (!end->set->second)
+		tool_hint_device(error.text);
+	return false;
 }
 
 /* Payload and guards, in whole huge pages of the common size if they are asked for. */
@@ -159,18 +179,22 @@ static bool note(struct demo_end *end, const struct escrow_event *e)
 			      name_of_event(waiting.kind), escrow_status_name(e->status));
 		return false;
 	}
-	if (e->kind == ESCROW_EV_QUARANTINED)
-		tool_complain("%s: QUARANTINED: %" PRIu64 " bytes are withheld", end->role,
-			      e->bytes);
-	return e->kind != ESCROW_EV_QUARANTINED || e->object != 0;
+	if (e->kind != ESCROW_EV_QUARANTINED)
+		return true;
+	tool_complain("%s: QUARANTINED: %" PRIu64 " bytes are withheld", end->role, e->bytes);
+	/* Instead of CLOSED, and of GRANT_REVOKED. */
+	return e->object != 0 &&
+	       !(waiting.kind == ESCROW_EV_GRANT_REVOKED && e->object == end->object);
 }
 
 bool demo_wait(struct demo_end *end, uint16_t kind, struct escrow_event *event)
 {
 	waiting.kind = kind;
 	waiting.seen = false;
+	demo_wait_begins();
 	while (!waiting.seen) {
-		if (!demo_turn(end, note))
+		demo_wait_goes_on(end, name_of_event(kind));
+		if (!demo_turn(end, note) || (!ends_alone(kind) && tool_output_lost()))
 			return false;
 		/* Before it has connected, only the channel tells that the other end died. */
 		if (!waiting.seen && !ends_alone(kind) && demo_channel_gone(end->channel)) {
@@ -198,13 +222,16 @@ bool demo_hear(struct demo_end *end, enum demo_word word, struct demo_message *m
 {
 	int n;
 
+	demo_wait_begins();
 	/* The engine is polled on: a backend without threads makes progress only so. */
-	while ((n = demo_receive(end->channel, message)) == 0)
-		if (!demo_turn(end, pass))
+	while ((n = demo_receive(end->channel, message)) == 0) {
+		demo_hearing_goes_on(end, word);
+		if (!demo_turn(end, pass) || tool_output_lost())
 			return false;
+	}
 	if (n > 0 && message->word == (uint32_t)word)
 		return true;
-	tool_complain("%s: the other end %s", end->role, n < 0 ? "is gone" : "failed");
+	tool_complain("%s: the other end %s", end->role, demo_end_did(n));
 	return false;
 }
 
@@ -260,7 +287,9 @@ bool demo_end_abandon(struct demo_end *end)
 
 	if (!end->engine || escrow_close(end->engine, 0, ESCROW_CLOSE_ABORT) < 0)
 		return false;
+	demo_wait_begins();
 	do {
+		demo_wait_goes_on(end, "the end of its engine");
 		if (escrow_poll(end->engine, &e, 1) == 0)
 			rest(end);
 	} while (e.kind != ESCROW_EV_CLOSED && (e.kind != ESCROW_EV_QUARANTINED || e.object));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/demo.h"
+#include "tools/names.h"
 #include "tools/tool.h"
 
 /* The parents of one phase that are under way; one phase at a time in a process. */
@@ -72,6 +73,7 @@ static bool count_done(struct demo_end *end, const struct escrow_event *e)
 	if (e->kind != ESCROW_EV_OP_DONE)
 		return true;
 	phase.done++;
+	demo_wait_begins();
 	if (e->status != ESCROW_OK || e->custody != ESCROW_CUSTODY_RETURNED) {
 		phase.failed++;
 		phase.worst = *e;
@@ -79,6 +81,29 @@ static bool count_done(struct demo_end *end, const struct escrow_event *e)
 	if (end->set->progress)
 		fprintf(stderr, "\r%3d of %d parents ", phase.done, end->set->parents);
 	return true;
+}
+
+/* A refusal by a limit or a quota, with what was asked for and what is allowed. */
+static void tell_refusal(const struct demo_end *end, escrow_status status)
+{
+	struct escrow_limits limits = {.size = sizeof(limits)};
+	struct escrow_charge charges[64];
+	int32_t n = escrow_charges(end->engine, charges, G_N_ELEMENTS(charges));
+	const char *name = escrow_status_name(status);
+
+	if (status == ESCROW_E_LIMIT && escrow_query(end->engine, &limits) == ESCROW_OK)
+		tool_complain("requester: transfer: %s: an op of %" PRId64
+			      " bytes; max_op_bytes is %" PRIu64,
+			      name, (int64_t)end->set->parent_bytes, limits.max_op_bytes);
+	else
+		tool_complain("requester: transfer: %s", name);
+	for (int32_t i = 0; status == ESCROW_E_QUOTA && i < MIN(n, (int32_t)G_N_ELEMENTS(charges));
+	     i++)
+		if (charges[i].used >= charges[i].limit)
+			tool_complain("requester: used up: %s%s%s, %" PRIu64 " of %" PRIu64,
+				      name_of_charge(charges[i].kind),
+				      charges[i].peer_name[0] ? " of " : "", charges[i].peer_name,
+				      charges[i].used, charges[i].limit);
 }
 
 static bool submit(struct demo_end *end, uint32_t opcode)
@@ -100,7 +125,7 @@ static bool submit(struct demo_end *end, uint32_t opcode)
 	if (n == 1)
 		phase.submitted++;
 	else if (n != ESCROW_E_AGAIN)
-		tool_complain("requester: transfer: %s", escrow_status_name(n));
+		tell_refusal(end, n);
 	return n == 1 || n == ESCROW_E_AGAIN;
 }
 
@@ -110,10 +135,12 @@ static double run_phase(struct demo_end *end, uint32_t opcode)
 	gint64 start = g_get_monotonic_time();
 
 	memset(&phase, 0, sizeof(phase));
+	demo_wait_begins();
 	while (phase.done < end->set->parents) {
+		demo_wait_goes_on(end, "its transfers");
 		if (phase.submitted < end->set->parents && !submit(end, opcode))
 			return -1;
-		if (!demo_turn(end, count_done))
+		if (!demo_turn(end, count_done) || tool_output_lost())
 			return -1;
 	}
 	if (end->set->progress)
@@ -198,7 +225,7 @@ bool demo_requester_part(struct demo_end *end, struct demo_message *m)
 /* The engine is gone; the source's last word needs only the channel. */
 static bool last_word(struct demo_end *end, struct demo_message *m, struct demo_result *result)
 {
-	if (!demo_await(end->channel, m) || m->word != DEMO_LEDGER) {
+	if (demo_await_word(end, DEMO_LEDGER, m) < 0 || m->word != DEMO_LEDGER) {
 		tool_complain("requester: the source is gone before its last word");
 		return false;
 	}

@@ -71,9 +71,11 @@ static bool serve(struct demo_end *end, struct demo_message *m, char **ledger)
 	int n;
 
 	for (;;) {
+		demo_wait_begins();
 		while ((n = demo_receive(end->channel, m)) == 0) {
 			struct escrow_event e;
 
+			demo_hearing_goes_on(end, DEMO_CHECK);
 			/* A backend without threads serves its peers when it is polled. */
 			if (escrow_poll(end->engine, &e, 1) > 0 && e.kind == ESCROW_EV_PEER_LOST)
 				return failed("the requester is lost", e.status);
@@ -82,8 +84,10 @@ static bool serve(struct demo_end *end, struct demo_message *m, char **ledger)
 			*ledger = demo_ledger();
 			return demo_source_part(end);
 		}
-		if (n < 0 || m->word != DEMO_CHECK)
-			return failed("the requester went away", ESCROW_E_PEER_LOST);
+		if (n < 0 || m->word != DEMO_CHECK) {
+			tool_complain("source: the other end %s", demo_end_did(n));
+			return false;
+		}
 		if (!demo_send(end->channel, DEMO_CHECKED,
 			       demo_check(payload, end->payload, m->number) &&
 				       demo_guards_intact(end),

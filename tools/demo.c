@@ -13,6 +13,8 @@
 #include "tools/ledger-view.h"
 #include "tools/tool.h"
 
+#define MOST_BYTES ((gint64)1 << 34) /* of all parents */
+
 struct demo_options {
 	struct demo_settings set;
 	gboolean json, events, source, on_double;
@@ -47,21 +49,15 @@ static bool parse(struct demo_options *o, int *argc, char ***argv)
 		 NULL},
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
+	static const struct tool_range ranges[] = {
+		{"parents", 1, 1000}, {"bytes", 1, 1 << 30}, {"rounds", 1, 1000000},
+		{"rails", 0, 16},     {"lanes", 0, 16},      {NULL, 0, 0},
+	};
 
-	return tool_parse(entries, "",
+	return tool_parse(entries, ranges, "",
 			  "Moves bytes between two processes through a backend, checks each of "
 			  "them, and shows the ledger.",
 			  argc, argv);
-}
-
-static bool in_range(const char *what, gint64 value, gint64 low, gint64 high)
-{
-	if (value >= low && value <= high)
-		return true;
-	tool_complain("demo: --%s %" G_GINT64_FORMAT ": %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT
-		      " is allowed",
-		      what, value, low, high);
-	return false;
 }
 
 /* 0 leaves it to the backend. */
@@ -78,13 +74,12 @@ static bool complete(struct demo_options *o)
 	struct demo_settings *s = &o->set;
 	g_autoptr(GStrvBuilder) all = g_strv_builder_new();
 
-	if (!in_range("parents", s->parents, 1, 1000) ||
-	    !in_range("bytes", s->parent_bytes, 1, (gint64)1 << 30) ||
-	    !in_range("rounds", s->rounds, 1, 1000000) || !in_range("rails", o->rails, 0, 16) ||
-	    !in_range("lanes", o->lanes, 0, 16))
+	if (s->parents * s->parent_bytes > MOST_BYTES) {
+		tool_complain("demo: --parents x --bytes %" G_GINT64_FORMAT
+			      ": 1 to %" G_GINT64_FORMAT " is allowed",
+			      s->parents * s->parent_bytes, MOST_BYTES);
 		return false;
-	if (!in_range("parents x bytes", s->parents * s->parent_bytes, 1, (gint64)1 << 34))
-		return false;
+	}
 	if (o->listen && o->connect) {
 		tool_complain("demo: --listen and --connect: a machine is one end");
 		return false;
@@ -100,6 +95,7 @@ static bool complete(struct demo_options *o)
 	g_strfreev(s->settings);
 	s->settings = g_strv_builder_end(all);
 	s->events = o->events;
+	s->second = o->source;
 	s->progress = !o->json && isatty(STDERR_FILENO);
 	return true;
 }
@@ -203,8 +199,8 @@ static int run_both(struct demo_options *o, char **argv)
 {
 	struct demo_end end = {.set = &o->set, .role = "requester"};
 	struct demo_result result = {.bytes_right = false};
-	int pair[2], status = 0;
-	pid_t source;
+	int pair[2], status;
+	GPid source;
 	bool ok;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
@@ -219,7 +215,7 @@ static int run_both(struct demo_options *o, char **argv)
 	ok = demo_requester(&end, &result);
 	if (!ok)
 		shutdown(pair[0], SHUT_RDWR);
-	waitpid(source, &status, 0);
+	status = demo_reap(source);
 	ok = ok && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 	status = report(o, &end, &result, ok);
 	clear(&result);
@@ -247,6 +243,15 @@ static int run_requester(struct demo_options *o, int channel)
 	return status;
 }
 
+/* One end, when it is known that there is another one. */
+static int run_over(struct demo_options *o, int channel, const char *where,
+		    int (*end)(struct demo_options *, int))
+{
+	if (channel < 0)
+		return TOOL_TROUBLE;
+	return demo_greet(channel, where) ? end(o, channel) : TOOL_NO;
+}
+
 static int run(struct demo_options *o, char **words)
 {
 	int status;
@@ -257,17 +262,19 @@ static int run(struct demo_options *o, char **words)
 		o->set.op = g_strdup("both");
 	if (!complete(o))
 		return TOOL_TROUBLE;
-	if (o->source)
-		return run_source(o, DEMO_CHANNEL_FD);
+	if (!o->source)
+		tool_output_watch();
 	ledger_serve_start();
-	if (o->listen)
-		status = run_source(o, demo_listen(o->listen));
+	if (o->source)
+		status = run_source(o, DEMO_CHANNEL_FD);
+	else if (o->listen)
+		status = run_over(o, demo_listen(o->listen), o->listen, run_source);
 	else if (o->connect)
-		status = run_requester(o, demo_connect(o->connect));
+		status = run_over(o, demo_connect(o->connect), o->connect, run_requester);
 	else
 		status = run_both(o, words);
 	ledger_serve_stop();
-	if (o->on_double)
+	if (o->on_double && !o->source)
 		demo_leave_double();
 	return status;
 }

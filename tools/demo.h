@@ -29,6 +29,7 @@ struct demo_settings {
 	int rounds;
 	bool events;
 	bool progress;
+	bool second;     /* this machine's other end says what holds for both */
 	bool hugepages;  /* back the payload with them */
 	int wait_ms;     /* at most between two polls of an engine with a descriptor; 0: 50 */
 	char **settings; /* "key=value" for the backend */
@@ -81,8 +82,13 @@ enum demo_word {
 	DEMO_FILL,
 	DEMO_FILLED,
 	DEMO_BASELINE, /* to, from and between the programs of tools/bench-raw.c */
+	DEMO_HELLO,    /* the first over TCP, both ways: the sub-command */
 	DEMO_FAILED,
 };
+
+/* What demo_receive and demo_await answer for no message. */
+#define DEMO_GONE (-1)
+#define DEMO_NONSENSE (-2)
 
 struct demo_message {
 	uint32_t word; /* enum demo_word */
@@ -92,15 +98,34 @@ struct demo_message {
 };
 
 bool demo_send(int fd, enum demo_word word, uint64_t number, const void *bytes, uint32_t len);
-/* The other process ended, and nothing it said is left to be read. */
+/* The other process has ended or closed, whatever it said before and was not read yet. */
 bool demo_channel_gone(int fd);
-/* 1 a message, 0 none yet, -1 the other end is gone or talks nonsense. */
+/* 1 a message, 0 none yet, DEMO_GONE, DEMO_NONSENSE. */
 int demo_receive(int fd, struct demo_message *message);
-/* Waits for one while no engine has to be polled; false: the other end is gone or talks nonsense. */
-bool demo_await(int fd, struct demo_message *message);
+/* Waits for one while no engine has to be polled: 1, DEMO_GONE or DEMO_NONSENSE. */
+int demo_await(int fd, struct demo_message *message);
+/* What the other end did, for complaints: "is gone", "sent what is ..." */
+const char *demo_end_did(int received);
+
+/* ---- demo-tcp.c: the channel between two machines -------------------------------------------------- */
 /* "HOST:PORT": waits for the other machine, or asks for it; the channel, or -1 and complained. */
 int demo_listen(const char *where);
 int demo_connect(const char *where);
+/*
+ * Both ends say first which sub-command they are, so that whoever else connected or was connected to
+ * is told from an end that is only slow.  false: complained.
+ */
+bool demo_greet(int fd, const char *where);
+
+/* ---- demo-wait.c: what is waited for is told, once, when it takes long ------------------------------ */
+void demo_wait_begins(void);
+void demo_wait_goes_on(const struct demo_end *end, const char *what);
+/* The same for a message of this word; any that has no text of its own: what the other end asks for. */
+void demo_hearing_goes_on(const struct demo_end *end, enum demo_word word);
+/* demo_await for a message of this word; what comes may be another one. */
+int demo_await_word(const struct demo_end *end, enum demo_word word, struct demo_message *message);
+/* Waits for the end of the other end's process: its status, as wait tells it. */
+int demo_reap(GPid other);
 
 /* ---- demo-bytes.c -------------------------------------------------------------------------------- */
 /* Fills / checks the payload by a rule that gives every byte of every pattern another value. */

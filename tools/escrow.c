@@ -36,21 +36,6 @@ void tool_complain(const char *format, ...)
 	fprintf(stderr, "escrow: %s\n", text);
 }
 
-bool tool_parse(const GOptionEntry *options, const char *usage, const char *summary, int *argc,
-		char ***argv)
-{
-	g_autoptr(GOptionContext) context = g_option_context_new(usage);
-	g_autoptr(GError) error = NULL;
-
-	g_option_context_set_summary(context, summary);
-	if (options)
-		g_option_context_add_main_entries(context, options, NULL);
-	if (g_option_context_parse(context, argc, argv, &error))
-		return true;
-	tool_complain("%s (%s --help lists the options)", error->message, g_get_prgname());
-	return false;
-}
-
 static void print_help(FILE *out)
 {
 	size_t i;
@@ -58,15 +43,6 @@ static void print_help(FILE *out)
 	fprintf(out, "usage: escrow SUBCOMMAND [ARGUMENTS]; escrow SUBCOMMAND --help\n\n");
 	for (i = 0; i < G_N_ELEMENTS(commands); i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-}
-
-/* An answer that nobody got is no answer: a full disk or a closed pipe is trouble. */
-static void close_stdout(void)
-{
-	if (!ferror(stdout) && fflush(stdout) == 0)
-		return;
-	tool_complain("standard output cannot be written: %s", g_strerror(errno));
-	_exit(TOOL_TROUBLE);
 }
 
 /*
@@ -80,7 +56,28 @@ static void make_plain(void)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
 			_exit(TOOL_TROUBLE);
 	signal(SIGCHLD, SIG_DFL);
-	atexit(close_stdout);
+	tool_output_start();
+}
+
+/*
+ * GLib ends a process that has no descriptor left for a main loop: what an engine, its peer's channel and the
+ * served ledger need is asked for before, and in time to say so.
+ */
+#define DESCRIPTORS 16
+
+static bool descriptors_are_free(void)
+{
+	int fds[DESCRIPTORS], n = 0, why;
+
+	while (n < DESCRIPTORS && (fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+		n++;
+	why = errno;
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	if (n < DESCRIPTORS)
+		tool_complain("%d descriptors can be opened, and %d are needed (ulimit -n): %s", n,
+			      DESCRIPTORS, g_strerror(why));
+	return n == DESCRIPTORS;
 }
 
 int main(int argc, char **argv)
@@ -104,6 +101,8 @@ int main(int argc, char **argv)
 	for (i = 0; i < G_N_ELEMENTS(commands); i++) {
 		if (strcmp(argv[1], commands[i].name))
 			continue;
+		if (!descriptors_are_free())
+			return TOOL_TROUBLE;
 		program = g_strconcat("escrow ", argv[1], NULL);
 		g_set_prgname(program);
 		argv[1] = program;

@@ -64,18 +64,32 @@ static void ask(struct escrow_module *module, const char *const *settings, struc
 					.settings = settings};
 
 	a->error.size = sizeof(a->error);
-	a->n = escrow_rails(&args, a->rails, MAX_RAILS, &a->error);
+	a->n = escrow_rails(&args, a->rails, MAX_RAILS, sizeof(a->rails[0]), &a->error);
+}
+
+/* There is no pipe, or no process. */
+static struct info_rails *unasked(struct info_rails *found, const int *ends)
+{
+	found->status = ESCROW_E_AGAIN;
+	found->unasked = true;
+	g_snprintf(found->text, sizeof(found->text), "no process to ask for its rails in: %s",
+		   g_strerror(errno));
+	for (int i = 0; i < 2; i++)
+		if (ends[i] >= 0)
+			close(ends[i]);
+	return found;
 }
 
 struct info_rails *info_rails_find(struct escrow_module *module, const char *const *settings)
 {
-	struct answer *a = g_new0(struct answer, 1);
+	struct answer *a;
 	struct info_rails *found = g_new0(struct info_rails, 1);
-	int ends[2], got;
+	int ends[2] = {-1, -1}, got;
 	pid_t child;
 
 	if (pipe(ends) || (child = fork()) < 0)
-		g_error("no pipe or no process: %s", g_strerror(errno));
+		return unasked(found, ends);
+	a = g_new0(struct answer, 1);
 	if (!child) {
 		ask(module, settings, a);
 		write_all(ends[1], a, sizeof(*a));

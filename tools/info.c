@@ -96,20 +96,41 @@ static void print_json(const struct escrow_module_info *info, const struct info_
 	json_print(json);
 }
 
+/* What open says of these settings, asked in a process of its own; OK where none are given. */
+static escrow_status try_settings(const char *path, const char *const *settings,
+				  struct escrow_error *error)
+{
+	struct escrow_probe_args probe = {.size = sizeof(probe),
+					  .flags = ESCROW_PROBE_OPEN,
+					  .path = path,
+					  .settings = settings};
+
+	return settings ? escrow_probe(&probe, NULL, error) : ESCROW_OK;
+}
+
 /* An engine would not open with these settings: that is told, beside what is known. */
 static int print_all(struct escrow_module *module, const char *const *settings, gboolean as_json)
 {
 	struct escrow_module_info info = {.size = sizeof(info)};
 	struct info_rails *rails = info_rails_find(module, settings);
 	int rc = rails->status < 0 && rails->status != ESCROW_E_UNSUPPORTED ? TOOL_NO : TOOL_OK;
+	struct escrow_error error = {.size = sizeof(error)};
 
 	escrow_module_info(module, &info);
+	/* a backend that lists rails has judged the settings by that */
+	if (rails->status == ESCROW_E_UNSUPPORTED &&
+	    try_settings(info.path, settings, &error) != ESCROW_OK) {
+		g_strlcpy(rails->text, error.text, sizeof(rails->text));
+		rc = TOOL_NO;
+	}
 	if (as_json)
 		print_json(&info, rails);
 	else
 		print_text(&info, rails);
 	if (rc == TOOL_NO)
 		tool_complain("%s", rails->text);
+	if (rails->unasked)
+		rc = TOOL_TROUBLE;
 	info_rails_free(rails);
 	return rc;
 }
@@ -189,7 +210,7 @@ int info_main(int argc, char **argv)
 	struct escrow_load_args args = {.size = sizeof(args), .flags = ESCROW_LOAD_PROBE};
 	struct escrow_module *module;
 
-	if (!tool_parse(entries, "BACKEND",
+	if (!tool_parse(entries, NULL, "BACKEND",
 			"What a backend says of itself: a name that `escrow list` shows, or a "
 			"path.  Without --memory no engine is opened.",
 			&argc, &argv))

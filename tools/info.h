@@ -12,6 +12,7 @@ struct info_rails {
 	uint32_t more; /* that are not in the table */
 	struct escrow_rail *rails;
 	char text[240]; /* of a failure */
+	bool unasked;   /* the failure is ours: the question was not put */
 };
 
 /* Asks in a process of its own; never NULL. */

@@ -56,8 +56,8 @@ int list_main(int argc, char **argv)
 	};
 	struct listing l = {NULL, 0, 0};
 
-	if (!tool_parse(options, "", "Backends in ESCROW_BACKEND_PATH and the installed folder.",
-			&argc, &argv))
+	if (!tool_parse(options, NULL, "",
+			"Backends in ESCROW_BACKEND_PATH and the installed folder.", &argc, &argv))
 		return TOOL_TROUBLE;
 	if (argc > 1) {
 		tool_complain("list takes no argument: %s", argv[1]);

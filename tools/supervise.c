@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -297,19 +296,16 @@ int supervise_main(int argc, char **argv)
 		 NULL},
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
+	static const struct tool_range ranges[] = {{"kill", 0, 86400}, {NULL, 0, 0}};
 	int status = TOOL_TROUBLE;
 
-	if (tool_parse(entries, "-- CMD [ARGUMENTS]",
+	if (tool_parse(entries, ranges, "-- CMD [ARGUMENTS]",
 		       "Runs CMD, waits for every process that comes of it, and then tells which "
 		       "engines are fenced.",
 		       &argc, &argv)) {
 		s.command = argv + 1;
-		if (s.command[0] && !strcmp(s.command[0], "--"))
-			s.command++;
 		if (!s.command[0])
 			tool_complain("supervise: no command (escrow supervise -- CMD)");
-		else if (s.kill_after < -1 || s.kill_after > 86400)
-			tool_complain("supervise: --kill %d: 0 to 86400 is allowed", s.kill_after);
 		else
 			status = run(&s);
 	}

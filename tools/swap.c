@@ -23,7 +23,6 @@ struct swap_options {
 struct swap_run {
 	const struct swap_options *o;
 	struct swap_ends ends;
-	struct escrow_module *modules[2]; /* A and B */
 	const char *names[2];
 	JsonBuilder *json; /* NULL: text */
 	int committed;
@@ -38,7 +37,7 @@ static bool load(struct swap_run *run, int which)
 		.name = run->names[which],
 	};
 
-	if (escrow_load(&args, &run->modules[which], &error) == ESCROW_OK)
+	if (escrow_load(&args, &run->ends.modules[which], &error) == ESCROW_OK)
 		return true;
 	tool_complain("swap: %s: %s", run->names[which], error.text);
 	return false;
@@ -101,7 +100,7 @@ static bool serve_a_round(struct swap_run *run)
 	while (run->ends.done < until)
 		if (!swap_ends_pump(&run->ends))
 			return false;
-	return true;
+	return !tool_output_lost();
 }
 
 static bool swap_once(struct swap_run *run, int number)
@@ -110,13 +109,15 @@ static bool swap_once(struct swap_run *run, int number)
 	struct escrow_swap_args args = {
 		.size = sizeof(args),
 		.flags = run->o->dry_run ? ESCROW_SWAP_DRY_RUN : 0,
-		.module = run->modules[number % 2],
+		.module = run->ends.modules[number % 2],
 		.settings = (const char *const *)run->o->settings,
 		.carry = swap_ends_carry,
 		.ctx = &run->ends,
 	};
-	escrow_status status = escrow_swap_begin(run->ends.mover, &args, &run->ends.swap, &error);
+	escrow_status status;
 
+	run->ends.next = (uint32_t)number % 2;
+	status = escrow_swap_begin(run->ends.mover.engine, &args, &run->ends.swap, &error);
 	if (status != ESCROW_OK) {
 		tool_complain("swap: %s", error.text);
 		return false;
@@ -140,8 +141,8 @@ static bool swap_once(struct swap_run *run, int number)
 
 static bool prepare(struct swap_run *run)
 {
-	return load(run, 0) && load(run, 1) &&
-	       swap_ends_open(&run->ends, run->modules[0], (const char *const *)run->o->settings);
+	run->ends.settings = (const char *const *)run->o->settings;
+	return load(run, 0) && load(run, 1) && swap_ends_open(&run->ends);
 }
 
 static bool run_swaps(struct swap_run *run)
@@ -195,10 +196,11 @@ int swap_main(int argc, char **argv)
 		{"json", 0, 0, G_OPTION_ARG_NONE, &o.json, "Machine-readable output", NULL},
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
+	static const struct tool_range ranges[] = {{"times", 1, 1000000}, {NULL, 0, 0}};
 	struct swap_run run = {.o = &o, .names = {"mock", "mock"}};
 	bool ready, ok;
 
-	if (!tool_parse(entries, "[A [B]]",
+	if (!tool_parse(entries, ranges, "[A [B]]",
 			"Swaps the backend of a living process from A to B and back while it "
 			"transfers (default: from the mock to the mock).",
 			&argc, &argv))
@@ -206,10 +208,6 @@ int swap_main(int argc, char **argv)
 	if (argc > 3) {
 		tool_complain("swap takes at most two backends, A and B; %s is one too many",
 			      argv[3]);
-		return TOOL_TROUBLE;
-	}
-	if (o.times < 1 || o.times > 1000000) {
-		tool_complain("swap: --times %d: 1 to 1000000 is allowed", o.times);
 		return TOOL_TROUBLE;
 	}
 	run.names[0] = argc > 1 ? argv[1] : "mock";
@@ -220,6 +218,7 @@ int swap_main(int argc, char **argv)
 		json_builder_set_member_name(run.json, "swaps");
 		json_builder_begin_array(run.json);
 	}
+	tool_output_watch();
 	ledger_serve_start();
 	ready = prepare(&run);
 	ok = ready && run_swaps(&run);
@@ -229,8 +228,8 @@ int swap_main(int argc, char **argv)
 	if (ready || o.json)
 		tell_result(&run, ok);
 	for (int i = 0; i < 2; i++)
-		if (run.modules[i])
-			escrow_module_unref(run.modules[i]);
+		if (run.ends.modules[i])
+			escrow_module_unref(run.ends.modules[i]);
 	g_strfreev(o.settings);
 	return ok ? TOOL_OK : ready ? TOOL_NO : TOOL_TROUBLE;
 }

@@ -24,16 +24,35 @@ struct tool_command {
 	int (*run)(int argc, char **argv);
 };
 
+/* What is allowed of an option that takes a number: `low` to `high`.  A list ends with option NULL. */
+struct tool_range {
+	const char *option; /* its long name */
+	double low, high;
+};
+
 /*
- * Reads the options of a sub-command.  usage is what stands behind its name ("BACKEND").  What is
- * left in *argv afterwards are the arguments, from index 1 on.  On a bad option it prints one line
- * on standard error and returns false.
+ * options.c.  Reads the options of a sub-command; each that takes a number is in `ranges` (NULL: none does).  usage is
+ * what stands behind its name ("BACKEND").  What is left in *argv afterwards are the arguments, from index 1 on.  On a bad
+ * option it prints one line on standard error and returns false.
  */
-bool tool_parse(const GOptionEntry *options, const char *usage, const char *summary, int *argc,
-		char ***argv);
+bool tool_parse(const GOptionEntry *options, const struct tool_range *ranges, const char *usage,
+		const char *summary, int *argc, char ***argv);
 
 /* Prints "escrow: TEXT" on standard error. */
 void tool_complain(const char *format, ...) G_GNUC_PRINTF(1, 2);
+
+/* ---- output.c */
+/* From here on standard output that could not be written makes the program end with TOOL_TROUBLE, and is told. */
+void tool_output_start(void);
+/* For what works long before it prints: standard output is watched by a thread, and SIGPIPE ends nothing. */
+void tool_output_watch(void);
+/* [any] It cannot be written, or nobody reads it any more: the work is for nothing.  Says so, once. */
+bool tool_output_lost(void);
+
+/*
+ * Where the text says that no RDMA device is there: what else the RDMA backend runs on.  hint.c
+ */
+void tool_hint_device(const char *text);
 
 /* What makes a word mean so many: "" or "s". */
 static inline const char *tool_s(int64_t n)

@@ -279,7 +279,8 @@ struct escrow_op {
  *   PEER_DOWN     the peer's ops and grants have ended before.  status says why: OK after
  *                 disconnect; E_REFUSED, E_TIMEOUT... if it never came up; E_UNQUIESCED if
  *                 something of it is quarantined
- *   DRAINED       OK, or E_TIMEOUT with bytes = the number of ops outstanding
+ *   DRAINED       OK, or E_TIMEOUT with bytes = the number of ops outstanding; E_CANCELED,
+ *                 E_DEVICE: resume, close or the loss of the device came first
  *   QUARANTINED   status E_UNQUIESCED, bytes = host bytes withheld
  *   GRANT_READY, REMOTE_READY   status < 0: it failed, and this event is the handle's last
  */
@@ -708,6 +709,7 @@ struct escrow_ops {
 	 * [ctl] NB.  IN_PROGRESS, then DRAINED with OK when no op is outstanding (of `peer`, or of
 	 * the engine with peer 0), or with E_TIMEOUT at the deadline (0 = none).  With peer 0 the
 	 * engine goes DRAINING, then DRAINED (OK) or QUIESCED (E_TIMEOUT).  Grants stay.  flags 0.
+	 * E_PEER_LOST: the peer has ended.  E_BUSY: DRAINED of the drain before was not polled yet.
 	 */
 	escrow_status (*drain)(struct escrow_engine *engine, uint64_t peer, uint64_t deadline_ns,
 			       uint32_t flags);

@@ -28,7 +28,7 @@ struct escrow_amount {
  * backend; neither calls into a backend, and neither waits.
  */
 struct escrow_budget {
-	uint32_t size;
+	uint32_t size; /* at least up to take_of */
 	uint32_t reserved0;
 
 	/*
@@ -41,10 +41,22 @@ struct escrow_budget {
 
 	/*
 	 * NB.  What was taken and is gone: the native object was not made, or has its releasing
-	 * receipt.  What is quarantined is not given back, not by release either; a receipt that
-	 * comes after it still gives it back.
+	 * receipt, and no other is about to be made in its place.  What is quarantined is not given
+	 * back, not by release either; a receipt that comes after it still gives it back.
 	 */
 	void (*give)(void *ctx, const struct escrow_amount *amounts, uint32_t n, uint32_t stride);
+
+	/*
+	 * NB.  The same, of what one peer has: it is held against what the host lets that name have in
+	 * the whole process, too.  peer_name (1..63 bytes, in-call): who it is charged to; "(any)" for
+	 * whoever came by an ESCROW_INVITE_ANY.  What was taken of a name is given back of it.  `size`
+	 * tells whether the host has them (a shorter struct has take and give alone); both or neither.
+	 */
+	escrow_status (*take_of)(void *ctx, const char *peer_name,
+				 const struct escrow_amount *amounts, uint32_t n, uint32_t stride,
+				 struct escrow_error *error);
+	void (*give_of)(void *ctx, const char *peer_name, const struct escrow_amount *amounts,
+			uint32_t n, uint32_t stride);
 };
 
 #ifdef __cplusplus

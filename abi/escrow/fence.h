@@ -25,8 +25,9 @@ struct escrow_fence {
 	/*
 	 * [ctl] NB.  receipt: ESCROW_RECEIPT_PROCESS_REAPED or ESCROW_RECEIPT_FUNCTION_FENCED for
 	 * the engine with this incarnation (16 bytes, in-call).  A peer's PROCESS_REAPED ends what
-	 * waits for that peer; one's own FUNCTION_FENCED ends what waits for the device.  engine
-	 * NULL: for the owners of released engines.  Returns OK, also if nothing waited for it.
+	 * waits for that peer; one's own FUNCTION_FENCED ends what waits for the device, and says
+	 * of one that still works that it is lost (DEVICE).  engine NULL: for the owners of
+	 * released engines.  Returns OK, also if nothing waited for it.
 	 * E_INVALID: another receipt.
 	 */
 	escrow_status (*fenced)(struct escrow_engine *engine, const uint8_t *incarnation,

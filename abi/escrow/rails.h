@@ -3,7 +3,10 @@
  * escrow/rails.h - which rails there are, before an engine is open: extension "org.escrow.rails/1".
  *
  * get_extension gives this table for engine NULL too.  A backend that does not know of it need not
- * survive being asked so: ask in a process of its own, as `escrow info` does.
+ * survive being asked so: ask in a process of its own first, as escrow_rails() of libescrow does.
+ *
+ * struct escrow_rail grows at its end, by the stride that the caller gives: an element is written as
+ * far as that goes.
  */
 #ifndef ESCROW_RAILS_H
 #define ESCROW_RAILS_H

@@ -5,6 +5,7 @@
  * for the completion of another.
  */
 #include "backends/engine/engine.h"
+#include "backends/ledger/binds.h"
 
 #include <errno.h>
 
@@ -37,6 +38,14 @@ static struct native_wr invalidate_of(const struct window *w)
 	return wr;
 }
 
+void en_window_orphan(struct escrow_engine *e, struct window *w)
+{
+	ledger_window_event(e->ledger, w->owner, LEDGER_E_QP_DEAD);
+	w->due = DUE_NONE;
+	w->use = WINDOW_ORPHAN;
+	en_work(e, &w->work);
+}
+
 /* The connection takes nothing more: an invalidation is then proved by its end, a bind is none. */
 static void refused(struct escrow_engine *e, struct window *w)
 {
@@ -65,18 +74,20 @@ static bool stands(struct window *w)
 	return w->due != DUE_NONE;
 }
 
-/* lane. Lends it; false: the connection takes no more. */
-static bool lend(struct escrow_engine *e, struct conn *c, struct window *w, struct native_wr *wr)
+/* lane, with the ledger held. Lends it; false: the connection takes no more. */
+static bool lend(struct escrow_engine *e, struct conn *c, struct ledger_conn *debts,
+		 struct window *w, struct native_wr *wr)
 {
 	bool bind = w->due == DUE_BIND;
 
 	if (!c->native || atomic_load(&c->broken) || (bind && !c->established))
 		return false;
 	*wr = bind ? bind_of(e, w) : invalidate_of(w);
-	if (ledger_wr_lend(c->lane->ledger, c->owner, bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE,
-			   w->owner, &wr->id) < 0)
+	wr->id = ledger_lend_window(c->lane->ledger, debts,
+				    bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE, w->owner);
+	if (!wr->id)
 		return false;
-	atomic_store(&w->asked, w->owner);
+	atomic_store_explicit(&w->asked, w->owner, memory_order_release);
 	return true;
 }
 
@@ -112,37 +123,35 @@ static void not_taken(struct escrow_engine *e, struct conn *c, struct window **w
 /* lane. How many of them have been dealt with, at least one. */
 static uint32_t post_chain(struct escrow_engine *e, struct conn *c, struct window **w, uint32_t n)
 {
+	struct ledger_conn *debts = ledger_conn_here(c->lane->ledger, c->owner);
 	struct native_wr wr[BIND_CHAIN];
 	uint32_t lent, posted, i;
 
-	for (lent = 0; lent < n; lent++)
-		if (!lend(e, c, w[lent], &wr[lent]))
+	ledger_hold(e->ledger);
+	for (lent = 0; debts && lent < n; lent++)
+		if (!lend(e, c, debts, w[lent], &wr[lent]))
 			break;
+	ledger_let(e->ledger);
 	if (!lent) {
 		refused(e, w[0]);
 		return 1;
 	}
 	en_post(e, c, w[0]->due == DUE_BIND ? ESCROW_STEP_BIND_WINDOW : ESCROW_STEP_INVALIDATE, wr,
 		lent, &posted);
+	ledger_hold(e->ledger);
 	for (i = 0; i < posted; i++)
 		taken(e, c, w[i], wr[i].rkey);
+	ledger_let(e->ledger);
 	if (posted == lent)
 		return posted;
 	not_taken(e, c, &w[posted], lent - posted);
 	return posted + 1;
 }
 
-static bool among(struct window *const *chain, uint32_t n, const struct window *w)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		if (chain[i] == w)
-			return true;
-	return false;
-}
-
-/* All that is due on the connection of the first, from there on.  A fault plan counts each post as a step. */
+/*
+ * All that is due on the connection of the first, from there on; each once, though it may stand in the list twice.  A fault
+ * plan counts each post as a step.
+ */
 static uint32_t collect(struct escrow_engine *e, uint32_t from, struct window **chain)
 {
 	uint32_t most = e->config.test_faults ? 1 : BIND_CHAIN, n = 0, i;
@@ -150,9 +159,13 @@ static uint32_t collect(struct escrow_engine *e, uint32_t from, struct window **
 	for (i = from; i < e->ndue && n < most; i++) {
 		struct window *w = e->due[i];
 
-		if (stands(w) && (!n || w->conn == chain[0]->conn) && !among(chain, n, w))
-			chain[n++] = w;
+		if (w->chained || !stands(w) || (n && w->conn != chain[0]->conn))
+			continue;
+		w->chained = 1;
+		chain[n++] = w;
 	}
+	for (i = 0; i < n; i++)
+		chain[i]->chained = 0;
 	return n;
 }
 

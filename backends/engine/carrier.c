@@ -8,7 +8,6 @@
  */
 #include "backends/engine/engine.h"
 
-#include <errno.h>
 #include <string.h>
 
 #define RECEIVES(e) ((uint32_t)(e)->config.recv_depth)
@@ -42,10 +41,25 @@ static uint64_t recv_id(struct carrier *ca, uint32_t i)
 /* lane */
 static int post_receive(struct escrow_engine *e, struct carrier *ca, uint32_t i)
 {
+	int rc;
+
 	if (!ca->conn->native)
 		return 0;
-	return e->ops->post_recv(ca->conn->native, recv_id(ca, i), ca->native,
-				 (uint64_t)(uintptr_t)en_carrier_message(ca, i), MESSAGE_BYTES);
+	rc = e->ops->post_recv(ca->conn->native, recv_id(ca, i), ca->native,
+			       (uint64_t)(uintptr_t)en_carrier_message(ca, i), MESSAGE_BYTES);
+	if (!rc)
+		ca->owed[i / 64] |= UINT64_C(1) << i % 64;
+	return rc;
+}
+
+/* lane. One that is not posted: the device told of it before. */
+static bool is_owed(struct carrier *ca, uint32_t i)
+{
+	uint64_t bit = UINT64_C(1) << i % 64;
+	bool owed = ca->owed[i / 64] & bit;
+
+	ca->owed[i / 64] &= ~bit;
+	return owed;
 }
 
 /* ---- Made and ended with its connection ------------------------------------------------------------ */
@@ -62,17 +76,16 @@ static escrow_status register_memory(struct escrow_engine *e, struct carrier *ca
 					  .addr = (uint64_t)(uintptr_t)ca->memory,
 					  .length = ca->bytes};
 	escrow_status st = ledger_owner_add(e->ledger, &owner, &ca->owner, NULL);
-	int rc;
 
 	if (st < 0)
 		return st;
 	engine_unlock(e);
-	rc = en_memlock_register(e, ca->conn->lane->context, &args, &ca->native);
+	st = en_memlock_register(e, ca->conn->lane->context, &args, &ca->native);
 	engine_lock(e);
-	if (rc) {
+	if (st < 0) {
 		ledger_owner_undo(e->ledger, ca->owner);
 		ca->owner = 0;
-		return rc == EDQUOT ? ESCROW_E_QUOTA : ESCROW_E_MEMLOCK;
+		return st;
 	}
 	ledger_owner_event(e->ledger, ca->owner, LEDGER_E_READY);
 	/* Receives are posted into it: the connection keeps it. */
@@ -94,6 +107,7 @@ static void begin(struct carrier *ca, struct conn *c)
 	ca->credits = ca->depth = 0;
 	ca->heard = ca->reposted = ca->told = 0;
 	ca->rx_head = ca->rx_tail = 0;
+	memset(ca->owed, 0, sizeof(ca->owed));
 	for (i = 0; i < MESSAGE_SLOTS; i++)
 		ca->slots[i] = (struct message_slot){.carrier = ca, .index = i};
 }
@@ -153,6 +167,12 @@ static bool end_registration(struct escrow_engine *e, struct carrier *ca, const 
 	ca->owner = 0;
 	if (!owner)
 		return true;
+	if (en_owner_gone(e, owner)) {
+		en_lane_lock(ca->conn->lane);
+		ca->native = NULL;
+		en_lane_unlock(ca->conn->lane);
+		return true;
+	}
 	if (ca->conn->stage != CONN_QUARANTINED)
 		ledger_unpin(e->ledger, ca->conn->owner, owner);
 	ledger_owner_event(e->ledger, owner, LEDGER_E_STOP);
@@ -274,8 +294,11 @@ void en_channel_received(struct lane *lane, const struct native_cqe *cqe)
 	if (cqe->status != NATIVE_OK || !ca->native || ca->conn->lane != lane ||
 	    (atomic_load(&ca->conn->epoch) & ID_EPOCHS) != epoch)
 		return;
-	if (ca->rx_tail - ca->rx_head >= RECEIVES(e))
+	/* Posted again for it, the receive would be two, and one would write over what the other got. */
+	if (!is_owed(ca, i) || ca->rx_tail - ca->rx_head >= RECEIVES(e)) {
+		engine_count(&e->counters.anomalies, 1);
 		return;
+	}
 	ca->received[ca->rx_tail++ % RECEIVES(e)] =
 		i | (cqe->bytes < MESSAGE_BYTES ? cqe->bytes : MESSAGE_BYTES) << 16;
 	engine_count(&e->counters.receives, 1);
@@ -300,12 +323,14 @@ bool en_carrier_peek(struct carrier *ca, uint32_t *i, uint32_t *bytes)
 	return some;
 }
 
-/* The runner has a copy: the receive is posted again. */
+/* The runner has a copy: the receive is posted again.  Where that is refused the peer would have one credit less for good. */
 void en_carrier_taken(struct carrier *ca, uint32_t i)
 {
 	en_lane_lock(ca->conn->lane);
 	ca->rx_head++;
 	if (post_receive(ca->peer->e, ca, i) == 0)
 		ca->reposted++;
+	else
+		en_conn_broken(ca->conn);
 	en_lane_unlock(ca->conn->lane);
 }

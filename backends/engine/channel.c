@@ -71,7 +71,7 @@ static bool can_send(const struct carrier *ca)
 	if (!ca->native || !ca->memory || c->stage != CONN_READY || atomic_load(&c->broken))
 		return false;
 	/* Where the link is down a send would only break the connection. */
-	return atomic_load(&c->peer->state) != PEER_UP || atomic_load(&c->ready) == CONN_USABLE;
+	return atomic_load(&c->peer->state) != PEER_UP || en_conn_rail_up(c);
 }
 
 void en_channel_again(struct peer *p)
@@ -84,21 +84,35 @@ void en_channel_again(struct peer *p)
 		p->carriers[r].told = p->carriers[r].reposted - RECEIVES(p->e);
 }
 
+/* The carrier in use, or the first other one that can be used; one that is renewed if there is no other. */
+static uint32_t best_carrier(const struct peer *p)
+{
+	uint32_t i, r, best = p->nrails;
+
+	for (i = 0; i < p->nrails; i++) {
+		r = (p->channel.rail + i) % p->nrails;
+		if (can_send(&p->carriers[r]) &&
+		    (best == p->nrails || p->carriers[best].conn->renew))
+			best = r;
+		if (best < p->nrails && !p->carriers[best].conn->renew)
+			break;
+	}
+	return best;
+}
+
 /* The carrier in use while it can be used, else another, on which all that is kept is sent again. */
 static struct carrier *sender(struct peer *p)
 {
 	struct channel *ch = &p->channel;
-	uint32_t r;
+	uint32_t r = best_carrier(p);
 
-	if (can_send(&p->carriers[ch->rail]))
-		return &p->carriers[ch->rail];
-	for (r = 0; r < p->nrails; r++)
-		if (can_send(&p->carriers[r])) {
-			ch->rail = r;
-			en_channel_again(p);
-			return &p->carriers[r];
-		}
-	return NULL;
+	if (r == p->nrails)
+		return NULL;
+	if (r != ch->rail) {
+		ch->rail = r;
+		en_channel_again(p);
+	}
+	return &p->carriers[r];
 }
 
 /* Receives posted again that the peer may not know of. */
@@ -172,9 +186,11 @@ void en_peer_misbehaves(struct peer *p)
 {
 	uint32_t i;
 
+	atomic_store(&p->shown_out, 1);
 	for (i = 0; i < p->nconns; i++)
 		if (p->conns[i].lane)
 			en_conn_broken(&p->conns[i]);
+	en_work(p->e, &p->work);
 }
 
 static void on_hello(struct escrow_engine *e, struct peer *p, const struct wire_message *m,
@@ -239,6 +255,15 @@ static void dispatch(struct escrow_engine *e, struct peer *p, const struct wire_
 		break;
 	case WIRE_UP:
 		p->channel.up_got = 1;
+		break;
+	case WIRE_DRAIN:
+		en_renew_asked(e, p, m);
+		break;
+	case WIRE_DRAINED:
+		en_renew_heard(e, p, m);
+		break;
+	case WIRE_DRAIN_NO:
+		en_renew_refused(e, p, m);
 		break;
 	case WIRE_CREDIT:
 	case WIRE_MESSAGE_TYPES:
@@ -354,12 +379,17 @@ static void give_credits(struct escrow_engine *e, struct peer *p)
 	}
 }
 
-void en_channel_run(struct escrow_engine *e, struct peer *p)
+void en_channel_hear(struct escrow_engine *e, struct peer *p)
 {
 	uint32_t n = 0;
 
 	while (n++ < RECEIVES(e) && p->channel.kept && receive_some(e, p))
 		;
+}
+
+void en_channel_run(struct escrow_engine *e, struct peer *p)
+{
+	en_channel_hear(e, p);
 	if (!p->channel.kept || !sender(p))
 		return;
 	pump(p);

@@ -24,12 +24,33 @@ static void repeat_polled(struct escrow_engine *e, struct event_node *node)
 	atomic_store(&e->repeat_queued, 0);
 }
 
+/*
+ * Receipts that come after the quarantine: late completions, or a fence from outside.  Nothing that
+ * was tried is tried again.  True if something is stuck, or its last event has not been polled.
+ */
+static bool late_objects(struct escrow_engine *e)
+{
+	bool some = false;
+	uint32_t i;
+
+	for (i = 0; i < e->config.max_grants; i++) {
+		en_grant_late(e, &e->grants[i]);
+		some |= e->grants[i].stuck;
+	}
+	for (i = 0; i < e->config.max_regions; i++) {
+		en_region_late(e, &e->regions[i]);
+		some |= e->regions[i].stuck;
+	}
+	return some;
+}
+
 static void tell_end(struct escrow_engine *e)
 {
 	struct event_what what = {.kind = ESCROW_EV_CLOSED};
 	uint32_t held, own = ledger_quarantined(e->ledger, &held);
 
-	if (own + held) {
+	/* What was proved after its quarantine is told before the end: then in late_receipts(). */
+	if (own + held || (e->fenced && late_objects(e))) {
 		what.kind = ESCROW_EV_QUARANTINED;
 		what.status = ESCROW_E_UNQUIESCED;
 		what.bytes = e->withheld;
@@ -112,6 +133,8 @@ static void close_advance(struct escrow_engine *e)
 		if (!peers_ended(e))
 			return;
 		e->close_stage = STAGE_REGIONS;
+		/* Offers have gone, which kept regions. */
+		en_fence_apply(e);
 		regions_leave(e);
 		/* fall through */
 	case STAGE_REGIONS:
@@ -121,6 +144,7 @@ static void close_advance(struct escrow_engine *e)
 		/* fall through */
 	case STAGE_DEVICES:
 		en_devices_close(e);
+		en_fence_apply(e);
 		e->close_stage = STAGE_END;
 		tell_end(e);
 		break;
@@ -129,18 +153,11 @@ static void close_advance(struct escrow_engine *e)
 	}
 }
 
-/*
- * Receipts that come after the quarantine: late completions, or a fence from outside.  Nothing that
- * was tried is tried again.
- */
 static void late_receipts(struct escrow_engine *e)
 {
-	uint32_t held, i;
+	uint32_t held;
 
-	for (i = 0; i < e->config.max_grants; i++)
-		en_grant_late(e, &e->grants[i]);
-	for (i = 0; i < e->config.max_regions; i++)
-		en_region_late(e, &e->regions[i]);
+	late_objects(e);
 	if (ledger_quarantined(e->ledger, &held) + held == 0 && !atomic_exchange(&e->end_queued, 1))
 		event_send(e, &e->end, &(struct event_what){.kind = ESCROW_EV_CLOSED});
 }
@@ -165,11 +182,22 @@ static void lost_contexts(struct escrow_engine *e)
 			en_context_fatal(e, &e->contexts[i]);
 }
 
+/* Before the engine's end, too. */
+static void fenced(struct escrow_engine *e)
+{
+	if (!e->fenced || engine_state(e) == ESCROW_STATE_CLOSED)
+		return;
+	en_fence_apply(e);
+	late_objects(e);
+}
+
 void en_engine_advance(struct escrow_engine *e)
 {
 	lost_contexts(e);
+	fenced(e);
 	poisoned_lanes(e);
 	en_requests_again(e);
+	en_regions_again(e);
 	en_notify_windows(e);
 	en_drain_check(e, e->now);
 	if (engine_state(e) == ESCROW_STATE_CLOSING && !e->told_end)
@@ -203,11 +231,11 @@ static escrow_status close_locked(struct escrow_engine *e, uint64_t deadline, ui
 			e->close_mode = mode;
 		break;
 	default:
-		en_drain_cancel(e);
+		en_drain_end(e, ESCROW_E_CANCELED);
 		e->close_mode = mode;
 		e->close_deadline = deadline;
 		e->close_stage = STAGE_OPS;
-		atomic_store(&e->watched, 1);
+		atomic_fetch_or(&e->wants, WANT_EMPTY);
 		ledger_owner_event(e->ledger, ledger_engine(e->ledger), LEDGER_E_STOP);
 		atomic_store(&e->state, ESCROW_STATE_CLOSING);
 		break;
@@ -237,8 +265,10 @@ static void freeze(struct escrow_engine *e, struct context *c)
 	uint32_t i, k;
 
 	for (i = 0; i < e->nlanes; i++)
-		if (e->lanes[i].context == c)
+		if (e->lanes[i].context == c) {
 			en_lane_lock(&e->lanes[i]);
+			en_lane_deafen(&e->lanes[i]);
+		}
 	atomic_store(&c->fatal, 1);
 	ledger_context_fatal(e->ledger, c->owner);
 	for (i = 0; i < e->config.max_peers; i++) {
@@ -249,13 +279,16 @@ static void freeze(struct escrow_engine *e, struct context *c)
 
 			if (!conn->lane || conn->lane->context != c || !conn->native)
 				continue;
-			atomic_store(&conn->ready, 0);
+			conn_ready(conn, CONN_NOT_READY);
 			en_collect(conn);
 		}
 	}
 	for (i = 0; i < e->nlanes; i++)
-		if (e->lanes[i].context == c)
+		if (e->lanes[i].context == c) {
+			/* Nobody takes its wake-ups any more, so the descriptor would stay readable. */
+			event_unwatch(e, e->lanes[i].fd);
 			en_lane_unlock(&e->lanes[i]);
+		}
 }
 
 void en_context_fatal(struct escrow_engine *e, struct context *c)
@@ -264,8 +297,10 @@ void en_context_fatal(struct escrow_engine *e, struct context *c)
 
 	if (atomic_load(&c->fatal))
 		return;
-	if (state < ESCROW_STATE_CLOSING)
+	if (state < ESCROW_STATE_CLOSING) {
+		en_drain_end(e, ESCROW_E_DEVICE);
 		atomic_store(&e->state, ESCROW_STATE_FAILED);
+	}
 	freeze(e, c);
 	if (!atomic_exchange(&e->fatal_told, 1))
 		event_send(

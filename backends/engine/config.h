@@ -73,6 +73,9 @@
 	  "grants to all peers together that came by an open invitation; 0 = no limit") \
 	X("stuck_share", "50", COUNT, 1, 100, stuck_share, \
 	  "per cent of a quota that may be quarantined before admission stops; 1..100") \
+	X("renew_share", "50", COUNT, 1, 100, renew_share, \
+	  "per cent of the windows that are not in use which may be held out before a connection is renewed; " \
+	  "1..100") \
 	X("drain_ms", "1000", MS, 0, 3600000, drain_ms, \
 	  "how long a teardown waits for completions before it resets; ms, 0..3600000") \
 	X("connect_ms", "10000", MS, 1, 3600000, connect_ms, \
@@ -89,6 +92,8 @@
 	  "do not take a deallocated window as a proof; 0 or 1") \
 	X("weak.destroy", "0", BOOL, 0, 1, weak[3], \
 	  "do not take a destroyed connection as a proof; 0 or 1") \
+	X("test.window_binds", "255", COUNT, 1, 255, window_binds, \
+	  "binds of a window before another takes its place; for tests only; 1..255") \
 	X("test.faults", "0", BOOL, 0, 1, test_faults, \
 	  "offer org.escrow.test-fault/1; for tests only; 0 or 1")
 /* clang-format on */
@@ -122,12 +127,14 @@ struct config {
 	uint64_t peer_quota[CONFIG_CHARGES];
 	uint64_t any_peers;
 	uint64_t stuck_share;
+	uint64_t renew_share;
 	uint64_t drain_ms;
 	uint64_t connect_ms;
 	uint64_t rail_retry_ms;
 	uint64_t events;
 	uint64_t control_thread;
 	uint64_t weak[4];
+	uint64_t window_binds;
 	uint64_t test_faults;
 	/* What is the native implementation's; in-call of open. */
 	struct escrow_kv native[CONFIG_MAX_NATIVE];

@@ -18,23 +18,28 @@
 #define ROUNDS 16           /* of the work list in one pass: what is left waits for the next */
 #define NEWS 64             /* native events in one pass */
 #define LONGEST_WAIT_MS 500 /* events may be lost (uverbs drops them under pressure): look anyway */
-#define BUSY_WAIT_MS 5      /* while completions are harvested for a teardown */
 
-static void kick(struct escrow_engine *e)
+/* The thread, if it is asleep. */
+static void rouse(struct escrow_engine *e)
 {
 	uint64_t one = 1;
 
+	if (!atomic_load(&e->control_asleep) || !atomic_exchange(&e->control_asleep, 0))
+		return;
+	if (write(e->control_fd, &one, sizeof(one)) < 0)
+		return; /* EAGAIN: it will wake anyway */
+}
+
+static void kick(struct escrow_engine *e)
+{
 	if (!e->threaded) {
 		event_wake(e);
 		return;
 	}
 	/* Whoever is the runner looks at the list once more when he has stopped, and so does the thread
 	 * before it sleeps: each in the order in which the work was put on the list before this look. */
-	if (atomic_load(&e->control_busy) || !atomic_load(&e->control_asleep) ||
-	    !atomic_exchange(&e->control_asleep, 0))
-		return;
-	if (write(e->control_fd, &one, sizeof(one)) < 0)
-		return; /* EAGAIN: it will wake anyway */
+	if (!atomic_load(&e->control_busy))
+		rouse(e);
 }
 
 /* False: it is on the list already. */
@@ -57,22 +62,34 @@ void en_work(struct escrow_engine *e, struct work *work)
 		kick(e);
 }
 
+/* What was put on the list before is taken by who clears it afterwards. */
+static void help_due(struct escrow_engine *e)
+{
+	if (!(atomic_load(&e->poll_due) & DUE_HELP))
+		atomic_fetch_or(&e->poll_due, DUE_HELP);
+}
+
 void en_help_work(struct escrow_engine *e, struct work *work)
 {
 	if (!put(e, work))
 		return;
 	if (e->threaded)
-		atomic_store(&e->help_due, 1);
+		help_due(e);
 	else
 		kick(e);
 }
 
 void en_wake_at(struct escrow_engine *e, uint64_t ns)
 {
-	uint64_t now = atomic_load(&e->control_next);
+	uint64_t next = atomic_load(&e->control_next);
 
-	while (ns < now && !atomic_compare_exchange_weak(&e->control_next, &now, ns))
-		;
+	while (ns < next)
+		if (atomic_compare_exchange_weak(&e->control_next, &next, ns)) {
+			/* It sleeps till the one that was next when it looked. */
+			if (e->threaded)
+				rouse(e);
+			return;
+		}
 }
 
 bool en_control_has_work(struct escrow_engine *e)
@@ -151,6 +168,8 @@ static void help_round(struct escrow_engine *e, struct work **rest)
 {
 	struct work *work = take(e), *next;
 
+	/* None of it waits for anything. */
+	ledger_hold(e->ledger);
 	for (; work; work = next) {
 		next = work->next;
 		atomic_store(&work->queued, 0);
@@ -159,6 +178,7 @@ static void help_round(struct escrow_engine *e, struct work **rest)
 		work->next = *rest;
 		*rest = work;
 	}
+	ledger_let(e->ledger);
 	en_windows_post(e, false);
 }
 
@@ -168,6 +188,7 @@ static void help_all(struct escrow_engine *e)
 	struct work *rest = NULL, *next;
 	int rounds = 0;
 
+	e->deferred = 0;
 	while (rounds++ < HELP_ROUNDS && en_control_has_work(e))
 		help_round(e, &rest);
 	for (; rest; rest = next) {
@@ -184,21 +205,44 @@ static void help_over(struct escrow_engine *e)
 		kick(e);
 }
 
-bool en_help_begin(struct escrow_engine *e)
+static bool help_begin(struct escrow_engine *e)
 {
 	return e->threaded && !atomic_exchange(&e->control_busy, 1);
 }
 
-void en_help_end(struct escrow_engine *e)
+/*
+ * Who asks for one mostly asks for others behind it, and only a poll tells of any: that does all that was left for it,
+ * in one post for each connection.  Not while the host waits for its descriptor: nothing wakes it for this.
+ */
+static bool defers(struct escrow_engine *e)
 {
-	help_all(e);
-	help_over(e);
+	if (!e->threaded || e->deferred == BIND_CHAIN - 1 || atomic_load(&e->armed))
+		return false;
+	e->deferred++;
+	return true;
+}
+
+void en_help_ask(struct escrow_engine *e, struct work *work)
+{
+	if (defers(e)) {
+		put(e, work);
+		help_due(e);
+		/* Either it sees that something is due, or is seen here: it arms before it looks. */
+		if (atomic_load(&e->armed))
+			kick(e);
+	} else if (help_begin(e)) {
+		put(e, work);
+		help_all(e);
+		help_over(e);
+	} else {
+		en_work(e, work);
+	}
 }
 
 void en_help_poll(struct escrow_engine *e)
 {
-	atomic_store(&e->help_due, 0);
-	if (!en_help_begin(e))
+	atomic_fetch_and(&e->poll_due, ~DUE_HELP);
+	if (!help_begin(e))
 		return;
 	if (pthread_mutex_trylock(&e->lock) == 0) {
 		help_all(e);
@@ -251,6 +295,11 @@ void en_control_run(struct escrow_engine *e)
 		run_inbox(e);
 		engine_unlock(e);
 	}
+	/* What a device said meanwhile was read behind a step (native.h, is_lost): its descriptor wakes nobody for that. */
+	if (e->news_read) {
+		e->news_read = 0;
+		run_news(e);
+	}
 	atomic_store(&e->control_busy, 0);
 }
 
@@ -266,8 +315,35 @@ static int wait_ms(struct escrow_engine *e)
 	now = engine_now(e);
 	if (next <= now)
 		return 0;
-	/* Something waits for completions or an answer: the host may not be polling. */
-	return BUSY_WAIT_MS;
+	if (next - now >= LONGEST_WAIT_MS * UINT64_C(1000000))
+		return LONGEST_WAIT_MS;
+	return (int)((next - now + 999999) / 1000000);
+}
+
+/*
+ * The event of a completion may be lost, or the queue not have been armed: nothing then wakes a host that sleeps.  What
+ * is found is told as ever, and wakes it.  One that has taken completions since the last look is awake, though it was
+ * armed: its lanes are its own.
+ */
+static void look_for_the_host(struct escrow_engine *e)
+{
+	struct lane *lane = e->lanes;
+	uint64_t now = atomic_load(&e->armed) ? engine_now(e) : 0;
+	uint64_t taken = atomic_load(&e->counters.completions);
+	bool awake = taken != e->look_taken;
+
+	if (now < e->look_at || !now)
+		return;
+	e->look_at = now + LONGEST_WAIT_MS * UINT64_C(1000000);
+	e->look_taken = taken;
+	if (awake)
+		return;
+	for (; lane < e->lanes + e->nlanes; lane++) {
+		if (!(atomic_load(&e->lanes_used) & lane->bit) || !en_lane_trylock(lane))
+			continue;
+		en_lane_poll(lane);
+		en_lane_unlock(lane);
+	}
 }
 
 static void *thread_main(void *arg)
@@ -286,6 +362,7 @@ static void *thread_main(void *arg)
 		if (read(e->control_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 			break;
 		en_control_run(e);
+		look_for_the_host(e);
 	}
 	return NULL;
 }
@@ -296,8 +373,10 @@ int en_thread_start(struct escrow_engine *e)
 	int rc;
 
 	e->control_fd = -1;
-	if (!e->threaded)
+	if (!e->threaded) {
+		atomic_store(&e->poll_due, DUE_CONTROL);
 		return event_watch(e, e->ops->event_fd(e->native));
+	}
 	e->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (e->control_fd < 0)
 		return errno;

@@ -16,6 +16,7 @@ void en_deadline_add(struct escrow_engine *e, struct op *op)
 	do {
 		op->fresh = head;
 	} while (!atomic_compare_exchange_weak(&e->fresh, &head, op));
+	atomic_fetch_or(&e->poll_due, DUE_DEADLINES);
 	/* Armed before: its timer knows nothing of this one.  Else arm finds it on the list. */
 	if (atomic_load(&e->armed) && deadline < atomic_load(&e->armed_until))
 		event_wake(e);

@@ -47,8 +47,11 @@ uint64_t en_weak_bits(const struct escrow_engine *e)
 /* The provider's line, as native->open_device graded it: what is not weak is strong. */
 static ledger_strength strength_of(const struct escrow_engine *e, const struct context *c)
 {
-	return ledger_weaken(LEDGER_STRENGTH_USUAL | LEDGER_STRONG(ESCROW_RECEIPT_QP_DESTROYED),
-			     weak_bits(e, c));
+	ledger_strength strength =
+		ledger_weaken(LEDGER_STRENGTH_USUAL | LEDGER_STRONG(ESCROW_RECEIPT_QP_DESTROYED),
+			      weak_bits(e, c));
+
+	return c->info.hides_failures ? ledger_without_destroys(strength) : strength;
 }
 
 /*
@@ -112,6 +115,19 @@ static uint32_t queue_depth(const struct escrow_engine *e, const struct context 
 	return depth < c->info.max_cq_depth ? (uint32_t)depth : c->info.max_cq_depth;
 }
 
+void en_lane_clear(struct lane *lane)
+{
+	uint32_t left = queue_depth(lane->e, lane->context);
+	bool more = true;
+
+	/* Others may fill it all the while: no more than it can hold is of before. */
+	for (; more; left -= left < CQE_BATCH ? left : CQE_BATCH) {
+		en_lane_lock(lane);
+		more = en_lane_poll(lane) && left;
+		en_lane_unlock(lane);
+	}
+}
+
 static escrow_status open_lane(struct escrow_engine *e, struct context *c, struct lane *lane,
 			       struct escrow_error *error)
 {
@@ -133,6 +149,10 @@ static escrow_status open_lane(struct escrow_engine *e, struct context *c, struc
 		lane->chain.wr[i].sge = lane->chain.sge[i];
 		lane->chain.wr[i].next = &lane->chain.wr[i + 1];
 	}
+	lane->single.sge = &lane->single_sge;
+	lane->single.nsge = 1;
+	lane->inline_below = (uint64_t)c->info.max_inline + 1;
+	lane->slots = POOL_NONE;
 	lane->fd = -1;
 	st = ledger_owner_add(e->ledger, &owner, &lane->owner, &detail);
 	if (st < 0)
@@ -159,6 +179,7 @@ static escrow_status open_lane(struct escrow_engine *e, struct context *c, struc
 	lane->created = 2;
 	ledger_owner_event(e->ledger, lane->owner, LEDGER_E_READY);
 	lane->fd = e->ops->lane_fd(lane->native);
+	en_lane_quick(lane);
 	if (e->config.events && event_watch(e, lane->fd))
 		return args_fail(error, ESCROW_E_INTERNAL, "epoll_ctl: %s", args_errno(errno));
 	return ESCROW_OK;
@@ -183,6 +204,21 @@ bool en_owner_held(struct escrow_engine *e, uint64_t owner)
 
 	return ledger_owner_info(e->ledger, owner, &info) == ESCROW_OK && info.held &&
 	       info.state != ESCROW_OWNER_QUARANTINED;
+}
+
+bool en_owner_gone(struct escrow_engine *e, uint64_t owner)
+{
+	struct ledger_owner_info info;
+
+	return ledger_owner_info(e->ledger, owner, &info) < 0;
+}
+
+bool en_owner_quarantined(struct escrow_engine *e, uint64_t owner)
+{
+	struct ledger_owner_info info;
+
+	return ledger_owner_info(e->ledger, owner, &info) == ESCROW_OK &&
+	       info.state == ESCROW_OWNER_QUARANTINED;
 }
 
 /* One destroy step of an owner: false = it stays, quarantined. */
@@ -217,6 +253,7 @@ static void close_lane(struct escrow_engine *e, struct lane *lane)
 	event_unwatch(e, lane->fd);
 	en_lane_lock(lane);
 	lane->native = NULL;
+	en_lane_quick(lane);
 	en_lane_unlock(lane);
 	if (lane->created == 2 &&
 	    !end_step(lane->context, lane->owner, ESCROW_STEP_DESTROY_CQ, native))

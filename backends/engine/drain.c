@@ -12,6 +12,13 @@ static void tell(struct escrow_engine *e, struct event_node *node, uint64_t obje
 					.bytes = status == ESCROW_E_TIMEOUT ? left : 0});
 }
 
+/* locked. A drain that something overtakes: resume, a close, the loss of a device. */
+void en_drain_end(struct escrow_engine *e, escrow_status why)
+{
+	if (engine_state(e) == ESCROW_STATE_DRAINING)
+		tell(e, &e->drained, 0, why, 0);
+}
+
 escrow_status engine_quiesce(struct escrow_engine *e, uint32_t flags)
 {
 	escrow_status st = ESCROW_OK;
@@ -41,8 +48,7 @@ escrow_status engine_resume(struct escrow_engine *e, uint32_t flags)
 	if (!state_allows(SLOT_RESUME, engine_state(e))) {
 		st = ESCROW_E_STATE;
 	} else {
-		if (engine_state(e) == ESCROW_STATE_DRAINING)
-			tell(e, &e->drained, 0, ESCROW_E_CANCELED, 0);
+		en_drain_end(e, ESCROW_E_CANCELED);
 		atomic_store(&e->state, ESCROW_STATE_OPEN);
 	}
 	engine_unlock(e);
@@ -63,7 +69,7 @@ static escrow_status drain_engine(struct escrow_engine *e, uint64_t deadline)
 	e->drained.object = &e->drained_queued;
 	e->drain_deadline = deadline;
 	atomic_store(&e->state, ESCROW_STATE_DRAINING);
-	atomic_store(&e->watched, 1);
+	atomic_fetch_or(&e->wants, WANT_EMPTY);
 	en_work(e, &e->work);
 	return ESCROW_IN_PROGRESS;
 }
@@ -74,13 +80,16 @@ static escrow_status drain_peer(struct escrow_engine *e, struct peer *p, uint64_
 		return ESCROW_E_INVALID;
 	if (!p->up_told)
 		return ESCROW_E_STATE;
+	/* Its last event is on the way, and nothing comes behind that. */
+	if (atomic_load(&p->state) == PEER_DOWN)
+		return ESCROW_E_PEER_LOST;
 	if (atomic_exchange(&p->drained_queued, 1))
 		return ESCROW_E_BUSY;
 	p->drained.polled = node_polled;
 	p->drained.object = &p->drained_queued;
 	p->draining = 1;
 	p->drain_deadline = deadline;
-	atomic_store(&p->watched, 1);
+	atomic_fetch_or(&p->wants, PEER_EMPTY);
 	en_work(e, &p->work);
 	return ESCROW_IN_PROGRESS;
 }
@@ -118,7 +127,18 @@ void en_drain_peer(struct escrow_engine *e, struct peer *p, uint64_t now)
 		return;
 	}
 	p->draining = 0;
+	if (atomic_load(&p->state) == PEER_UP)
+		atomic_fetch_and(&p->wants, ~PEER_EMPTY);
 	tell(e, &p->drained, atomic_load(&p->handle), left ? ESCROW_E_TIMEOUT : ESCROW_OK, left);
+}
+
+/* runner, locked. The peer ends, and has no op.  What a call counts till it has seen that is none of its. */
+void en_drain_peer_ends(struct escrow_engine *e, struct peer *p)
+{
+	if (!p->draining)
+		return;
+	p->draining = 0;
+	tell(e, &p->drained, atomic_load(&p->handle), ESCROW_OK, 0);
 }
 
 /* runner, locked */
@@ -133,14 +153,7 @@ void en_drain_check(struct escrow_engine *e, uint64_t now)
 			en_wake_at(e, e->drain_deadline);
 		return;
 	}
-	atomic_store(&e->watched, 0);
+	atomic_fetch_and(&e->wants, ~WANT_EMPTY);
 	atomic_store(&e->state, left ? ESCROW_STATE_QUIESCED : ESCROW_STATE_DRAINED);
 	tell(e, &e->drained, 0, left ? ESCROW_E_TIMEOUT : ESCROW_OK, left);
-}
-
-/* locked. A drain that a close overtakes. */
-void en_drain_cancel(struct escrow_engine *e)
-{
-	if (engine_state(e) == ESCROW_STATE_DRAINING)
-		tell(e, &e->drained, 0, ESCROW_E_CANCELED, 0);
 }

@@ -33,10 +33,19 @@
 struct counters {
 	_Atomic uint64_t ops_accepted, ops_done, bytes_read, bytes_written, posts, completions;
 	_Atomic uint64_t anomalies, again, receives, native_errors, refused_connects;
-	/* Of each rail: bytes of slices posted; connections that were lost, and that came back. */
+	/* Of each rail: bytes of slices posted; connections that were lost, that came back, that were renewed. */
 	_Atomic uint64_t rail_bytes[NATIVE_MAX_RAILS], rail_lost[NATIVE_MAX_RAILS],
-		rail_back[NATIVE_MAX_RAILS];
+		rail_back[NATIVE_MAX_RAILS], rail_renewed[NATIVE_MAX_RAILS];
 };
+
+/* What is wanted of whoever gives a lane back. */
+#define WANT_LANE 1u  /* a transfer found all lanes busy */
+#define WANT_OP 2u    /* or no op free */
+#define WANT_EMPTY 4u /* someone waits for all ops to end: drain, close */
+
+#define DUE_HELP 1u      /* it settled something that it may go on with */
+#define DUE_DEADLINES 2u /* there are some, or were at the last poll */
+#define DUE_CONTROL 4u   /* no thread is the runner */
 
 struct escrow_engine {
 	uint64_t magic;
@@ -63,9 +72,9 @@ struct escrow_engine {
 	struct escrow_limits limits;
 	_Atomic(void *)
 		*by_slot; /* ledger slot -> our object: region, peer, grant, window, connection */
-	uint32_t threaded;
-	uint32_t ops_limited; /* a quota of ops is set */
-	uint32_t sq_depth;    /* of a connection: slices, grants, messages, sentinel */
+	_Atomic uint32_t threaded; /* until its last event is polled, beside calls that come late */
+	uint32_t ops_limited;      /* a quota of ops is set */
+	uint32_t sq_depth;         /* of a connection: slices, grants, messages, sentinel */
 	/* What one slice takes of an op; what an op takes that is one; what is cut into slices of that size. */
 	uint64_t slice_bytes, whole_bytes, plain_bytes;
 
@@ -74,6 +83,7 @@ struct escrow_engine {
 	struct context contexts[NATIVE_MAX_CONTEXTS];
 	_Atomic uint8_t rail_up[NATIVE_MAX_RAILS];
 	struct lane *lanes;
+	_Atomic uint64_t lanes_used; /* bits: those that are polled; written with the lock held */
 	struct region *regions;
 	struct peer *peers;
 	struct grant *grants;
@@ -81,11 +91,17 @@ struct escrow_engine {
 	uint32_t nwindows;
 	uint32_t ntickets;
 	struct window *window_free;      /* lock */
+	uint32_t in_use, most_in_use;    /* lock: windows that a grant has, now and ever */
+	uint32_t spent;                  /* lock: indices held out, but for what is to be renewed */
 	struct window *due[WINDOWS_DUE]; /* runner: to be posted at the end of its round (bind.c) */
 	uint32_t ndue;
+	uint32_t news_read;     /* runner: of a device, in the middle of a pass, and not told yet */
+	uint32_t deferred;      /* lock: what slots left for later, since the last help */
 	struct pool grant_pool; /* those whose end was polled come back there without the lock */
 	struct remote *remotes;
 	uint32_t remote_free; /* lock: index + 1, the last freed first */
+	uint32_t *remote_of;  /* lock: by a hash of peer and grant, index + 1 */
+	uint32_t remote_mask; /* const: of that hash */
 	struct ticket *tickets;
 	struct epoch *epochs; /* lock */
 	uint32_t nepochs;
@@ -93,7 +109,7 @@ struct escrow_engine {
 	uint64_t epoch_clock;
 	struct op *op_table;
 	struct pool op_pool;
-	uint32_t ended, ended_last; /* poll: ops that go back to the pool together */
+	uint32_t ended; /* poll: ops that go back to the pool together */
 	struct notify_pool *notify;
 
 	struct event_queue events;
@@ -106,11 +122,9 @@ struct escrow_engine {
 	struct op **heap;           /* poll */
 	uint32_t heap_n;
 
-	_Atomic uint32_t busy_wanted; /* a transfer found all lanes busy */
-	_Atomic uint32_t pool_wanted; /* or no op free */
+	_Atomic uint32_t wants; /* WANT_* */
 	_Atomic uint32_t room_queued;
-	_Atomic uint64_t active;  /* ops outstanding */
-	_Atomic uint32_t watched; /* someone waits for ops to end: drain, close */
+	_Atomic uint64_t active; /* ops outstanding */
 
 	struct work work; /* WORK_ENGINE */
 	_Atomic(struct work *) inbox;
@@ -118,12 +132,15 @@ struct escrow_engine {
 	_Atomic uint32_t
 		control_busy; /* somebody is the runner: the thread, a poll, or who helps */
 	_Atomic uint32_t control_asleep; /* the thread is, or is about to be */
-	_Atomic uint32_t help_due;       /* a poll settled something that it may go on with */
+	_Atomic uint32_t poll_due;       /* DUE_*: what a poll has to do but for completions */
 	uint64_t
 		now; /* runner: of this pass; services of the host are not called with the lock held */
 	pthread_t thread;
 	uint32_t thread_made; /* ctl, poll */
 	_Atomic uint32_t thread_stop;
+	uint64_t
+		look_at; /* the thread: for completions that woke nobody; how many there were at the last look */
+	uint64_t look_taken;
 
 	/* lock: requests that wait for an attempt of our own to go */
 	struct native_event waiting[WAITING_REQUESTS];
@@ -144,6 +161,8 @@ struct escrow_engine {
 	uint32_t closing_hard; /* what is still busy is never going to end */
 	_Atomic uint32_t fatal_told;
 	uint32_t any_grants;
+	uint32_t regions_wait; /* some are LEAVING, and were still lent from */
+	struct granted granted;
 	bool lock_limited; /* memlock.c: by this, of which so much is kept for control memory */
 	uint64_t lock_limit, lock_room;
 	_Atomic uint64_t lock_control; /* locked by registrations of the engine's own */
@@ -186,6 +205,18 @@ static inline void engine_count(_Atomic uint64_t *c, uint64_t n)
 }
 /* The last 24 bits of a ledger handle (ledger.h) number all its owners. */
 #define LEDGER_SLOT(handle) ((uint32_t)((handle)&0xffffffu))
+/*
+ * Each region, grant and peer has its own place in the ledger, a part in each device.  It is the object's until that is
+ * free, which may be long after the ledger's owner has gone: so a handle leads here, and nobody else's does, until its last
+ * event was polled.
+ */
+#define ENGINE_PLACED                                                                              \
+	(1u << ESCROW_OWNER_REGION | 1u << ESCROW_OWNER_PEER | 1u << ESCROW_OWNER_GRANT)
+/* Of the i-th of n. */
+static inline uint32_t engine_place(int64_t i, uint32_t ctx, uint64_t n)
+{
+	return (uint32_t)(ctx * n + (uint64_t)i);
+}
 static inline void *engine_by_slot(struct escrow_engine *e, uint64_t handle)
 {
 	uint32_t slot = LEDGER_SLOT(handle);
@@ -211,5 +242,9 @@ struct footprint {
 };
 
 #include "backends/engine/parts.h"
+#include "backends/engine/close.h"
+#include "backends/engine/lane.h"
+#include "backends/engine/renew.h"
+#include "backends/engine/keys.h"
 
 #endif

@@ -21,10 +21,10 @@ void event_init(struct event_queue *q)
 }
 
 /* The queue is at its end, or at the stub, which stands behind the last one so that it can go. */
-struct event_node *event_pop_last(struct event_queue *q)
+struct event_link *event_pop_last(struct event_queue *q)
 {
-	struct event_node *head = q->head;
-	struct event_node *next = atomic_load_explicit(&head->next, memory_order_acquire);
+	struct event_link *head = q->head;
+	struct event_link *next = atomic_load_explicit(&head->next, memory_order_acquire);
 
 	if (head == &q->stub) {
 		if (!next)
@@ -163,7 +163,7 @@ escrow_status engine_arm(struct escrow_engine *e, uint32_t flags)
 	if (!e->threaded && atomic_load(&e->control_next) < next)
 		next = atomic_load(&e->control_next);
 	idle = en_lanes_arm(e);
-	if (atomic_load(&e->help_due))
+	if (atomic_load(&e->poll_due) & DUE_HELP)
 		en_help_poll(e);
 	if (!idle || !event_empty(&e->events) || next <= now ||
 	    (!e->threaded && en_control_has_work(e))) {

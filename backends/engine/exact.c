@@ -6,8 +6,6 @@
  */
 #include "backends/engine/engine.h"
 
-#include <errno.h>
-
 /* The part stays when the last connection there has gone, and its window with it. */
 static bool has_window(const struct escrow_engine *e, const struct grant *g, uint32_t ctx)
 {
@@ -34,7 +32,7 @@ struct native_region *en_grant_native(const struct grant *g, const struct contex
 							 : g->region->parts[ctx].native;
 }
 
-static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
+static escrow_status make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
 {
 	struct context *c = &e->contexts[ctx];
 	struct region_part *x = &g->exact[ctx];
@@ -47,27 +45,28 @@ static int make(struct escrow_engine *e, struct grant *g, uint32_t ctx)
 					  .parent = c->owner,
 					  .addr = g->addr,
 					  .length = g->length};
-	int rc;
+	escrow_status st;
 
 	if (g->region->kind != ESCROW_MEMORY_HOST)
-		return EOPNOTSUPP;
+		return ESCROW_E_UNSUPPORTED;
 	args.addr = (void *)(uintptr_t)g->addr;
-	if (ledger_owner_add(e->ledger, &owner, &x->owner, NULL) < 0)
-		return ENOMEM;
+	st = ledger_owner_add(e->ledger, &owner, &x->owner, NULL);
+	if (st < 0)
+		return st;
 	/* The bytes are the host's: while this has no receipt the region does not come back. */
 	ledger_pin(e->ledger, x->owner, g->region->parts[ctx].owner);
 	/* And it is the grant's own: while it is stuck the grant is, and is charged. */
 	ledger_pin(e->ledger, x->owner, g->parts[ctx]);
 	engine_unlock(e);
-	rc = en_memlock_register(e, c, &args, &x->native);
+	st = en_memlock_register(e, c, &args, &x->native);
 	engine_lock(e);
-	if (rc) {
+	if (st < 0) {
 		ledger_owner_undo(e->ledger, x->owner);
 		x->owner = 0;
-		return rc;
+		return st;
 	}
 	ledger_owner_event(e->ledger, x->owner, LEDGER_E_READY);
-	return 0;
+	return ESCROW_OK;
 }
 
 bool en_exact_wanted(const struct escrow_engine *e, const struct grant *g)
@@ -90,15 +89,15 @@ bool en_exact_there(const struct escrow_engine *e, const struct grant *g)
 	return false;
 }
 
-int en_exact_make(struct escrow_engine *e, struct grant *g)
+escrow_status en_exact_make(struct escrow_engine *e, struct grant *g)
 {
+	escrow_status st = ESCROW_OK;
 	uint32_t i;
-	int rc = 0;
 
-	for (i = 0; i < e->nexact && rc == 0; i++)
+	for (i = 0; i < e->nexact && st == ESCROW_OK; i++)
 		if (needed(e, g, i) && !g->exact[i].owner)
-			rc = make(e, g, i);
-	return rc;
+			st = make(e, g, i);
+	return st;
 }
 
 /* A window of that context may still be bound on it; those of the others are proved to be gone. */
@@ -122,6 +121,8 @@ void en_exact_end(struct escrow_engine *e, struct grant *g)
 			continue;
 		x->owner = 0;
 		x->native = NULL;
+		if (en_owner_gone(e, owner))
+			continue;
 		ledger_owner_event(e->ledger, owner, LEDGER_E_STOP);
 		en_sync_lanes(e);
 		/* Then the call must not even be tried. */

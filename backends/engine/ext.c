@@ -74,17 +74,21 @@ static const struct {
 };
 #define NCOUNTERS (sizeof(own_counters) / sizeof(own_counters[0]))
 
-/* The health of a rail: four counters behind the engine's own. */
+/* The health of a rail: five counters behind the engine's own. */
+#define NRAIL 5u
 static void rail_counter(struct escrow_engine *e, uint32_t i, struct escrow_counter *c)
 {
 	static const char *const names[] = {"up", "bytes", "connections.lost",
-					    "connections.returned"};
+					    "connections.returned", "connections.renewed"};
 	const struct counters *all = &e->counters;
-	uint32_t rail = i / 4;
+	uint32_t rail = i / NRAIL;
 
-	switch (i % 4) {
+	switch (i % NRAIL) {
 	case 0:
+		/* Whose news are taken under the lock: what says 0 has shut the gates of its connections, too. */
+		engine_lock(e);
 		c->value = atomic_load(&e->rail_up[rail]);
+		engine_unlock(e);
 		break;
 	case 1:
 		c->value = atomic_load(&all->rail_bytes[rail]);
@@ -92,11 +96,14 @@ static void rail_counter(struct escrow_engine *e, uint32_t i, struct escrow_coun
 	case 2:
 		c->value = atomic_load(&all->rail_lost[rail]);
 		break;
-	default:
+	case 3:
 		c->value = atomic_load(&all->rail_back[rail]);
 		break;
+	default:
+		c->value = atomic_load(&all->rail_renewed[rail]);
+		break;
 	}
-	snprintf(c->name, sizeof(c->name), "rail.%u.%s", rail, names[i % 4]);
+	snprintf(c->name, sizeof(c->name), "rail.%u.%s", rail, names[i % NRAIL]);
 }
 
 /* What one of each costs in memory, last. */
@@ -118,7 +125,7 @@ static int32_t counters_read(struct escrow_engine *e, struct escrow_counter *to,
 
 	if (!engine_here(e))
 		return ESCROW_E_STATE;
-	rails = NCOUNTERS + 4 * e->nrails;
+	rails = NCOUNTERS + NRAIL * e->nrails;
 	n = rails + NMEMORY;
 	if (max && (!to || !args_stride_ok(stride, ABI_R1(escrow_counter))))
 		return ESCROW_E_INVALID;
@@ -157,26 +164,47 @@ static void collect_all(struct escrow_engine *e)
 		for (k = 0; k < e->peers[i].nconns; k++) {
 			struct conn *c = &e->peers[i].conns[k];
 
-			if (c->stage == CONN_QUARANTINED)
+			if (c->stage > CONN_CHARGED && c->stage != CONN_GONE)
 				en_collect(c);
 		}
 }
 
-static void fence_engine(struct escrow_engine *e, const uint8_t *incarnation, uint32_t receipt)
+void en_fence_apply(struct escrow_engine *e)
 {
-	int32_t released;
 	uint32_t i;
 
-	engine_lock(e);
+	if (!e->fenced)
+		return;
 	for (i = 0; i < e->nlanes; i++)
 		en_lane_lock(&e->lanes[i]);
-	do {
-		released = ledger_fenced(e->ledger, incarnation, receipt);
+	while (ledger_fenced(e->ledger, e->incarnation, ESCROW_RECEIPT_FUNCTION_FENCED) > 0)
 		collect_all(e);
-		e->fenced |= released > 0;
-	} while (released > 0);
 	for (i = 0; i < e->nlanes; i++)
 		en_lane_unlock(&e->lanes[i]);
+}
+
+/*
+ * The function of its devices was reset: they are lost, if that was not known yet.  As nothing new comes about in them,
+ * the receipt is good for what gets stuck later, too; the runner applies it, which may be in the middle of a step now.
+ */
+static void fence_own(struct escrow_engine *e)
+{
+	uint32_t i, state = engine_state(e);
+
+	if (state == ESCROW_STATE_CLOSED)
+		return;
+	e->fenced = 1;
+	for (i = 0; i < e->ncontexts && state != ESCROW_STATE_QUARANTINED; i++)
+		atomic_store(&e->contexts[i].lost, 1);
+}
+
+static void fence_engine(struct escrow_engine *e, const uint8_t *incarnation, uint32_t receipt)
+{
+	engine_lock(e);
+	if (receipt == ESCROW_RECEIPT_PROCESS_REAPED)
+		ledger_fenced(e->ledger, incarnation, receipt);
+	else if (memcmp(incarnation, e->incarnation, sizeof(e->incarnation)) == 0)
+		fence_own(e);
 	en_work(e, &e->work);
 	engine_unlock(e);
 }

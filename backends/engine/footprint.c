@@ -13,7 +13,7 @@ void en_footprint(const struct escrow_engine *e, struct footprint *out)
 	out->grant = contexts * ledger.grant + (windows - contexts) * ledger.window +
 		     sizeof(struct grant) + windows * (sizeof(struct window) + sizeof(void *)) +
 		     contexts * sizeof(uint64_t) + e->nexact * sizeof(struct region_part) +
-		     (windows + contexts) * sizeof(void *);
+		     (windows + contexts) * sizeof(void *) + sizeof(*e->grant_pool.next);
 	out->connection = ledger.connection + sizeof(struct conn) + sizeof(void *) +
 			  (sizeof(struct peer) + sizeof(struct wire_invitation)) / windows;
 	out->messages = en_channel_bytes(e);

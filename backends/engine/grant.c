@@ -7,7 +7,6 @@
  */
 #include "backends/engine/engine.h"
 
-#include <errno.h>
 #include <string.h>
 
 struct grant *en_grant_find(struct escrow_engine *e, uint64_t handle)
@@ -60,8 +59,10 @@ static escrow_status take_windows(struct escrow_engine *e, struct grant *g,
 	for (i = 0; g->peer && i < g->peer->nconns; i++) {
 		struct conn *c = &g->peer->conns[i];
 
-		g->nwindows = i + 1;
-		if (c->stage != CONN_READY || atomic_load(&c->broken))
+		g->nwindows = (uint16_t)(i + 1);
+		/* It gets its window on that when another is in its place. */
+		some |= c->renew != RENEW_NOT;
+		if (c->renew || c->stage != CONN_READY || atomic_load(&c->broken))
 			continue;
 		if (!en_join_window(e, g, c))
 			return args_fail(error, ESCROW_E_AGAIN, "no window is free on %s",
@@ -115,9 +116,8 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	g->failed = ESCROW_OK;
 	g->hidden = g->offer = g->offspring = g->stuck = g->revoked = g->nwindows = g->answer_due =
 		0;
-	atomic_store(&g->polled, 0);
+	atomic_store_explicit(&g->polled, 0, memory_order_release);
 	g->ready_told = 0;
-	g->request = 0;
 	memset(g->parts, 0, sizeof(*g->parts) * e->ncontexts);
 	memset(g->exact, 0, sizeof(*g->exact) * e->nexact);
 	memset(g->windows, 0, sizeof(struct window *) * e->conns_per_peer);
@@ -130,14 +130,14 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	}
 	for (i = 0; !g->parts[i];)
 		i++;
-	r->grants++;
+	en_quota_granted(e, g);
+	g->main = (uint8_t)i;
 	g->state = p ? GRANT_BINDING : GRANT_OFFER;
 	engine_set_slot(e, g->parts[i], g);
 	atomic_store(&g->handle, g->parts[i]);
 	if (p) {
 		p->grants++;
 		e->any_grants += p->any;
-		en_work(e, &g->work);
 	} else {
 		ledger_grant_ready(e->ledger, g->parts[0]);
 	}
@@ -180,7 +180,6 @@ escrow_status engine_grant(struct escrow_engine *e, const struct escrow_grant_ar
 	struct grant *g;
 	struct peer *p = NULL;
 	escrow_status st;
-	bool helps;
 
 	if (!engine_here(e) || !state_allows(SLOT_GRANT, engine_state(e)))
 		return args_fail(error, ESCROW_E_STATE, "the engine is not OPEN");
@@ -197,14 +196,13 @@ escrow_status engine_grant(struct escrow_engine *e, const struct escrow_grant_ar
 				 "rights 0x%x, length %llu; at least one right and one byte",
 				 a.rights, (unsigned long long)a.length);
 	engine_lock(e);
-	helps = en_help_begin(e);
 	st = check(e, &a, &p, &r, error);
 	if (st == ESCROW_OK)
 		st = en_grant_new(e, &a, p, r, &g, error);
 	if (st == ESCROW_OK)
 		*out = atomic_load(&g->handle);
-	if (helps)
-		en_help_end(e);
+	if (st == ESCROW_OK && p)
+		en_help_ask(e, &g->work);
 	engine_unlock(e);
 	return st < 0 ? st : p ? ESCROW_IN_PROGRESS : ESCROW_OK;
 }
@@ -270,33 +268,35 @@ escrow_status engine_export_grant(struct escrow_engine *e, uint64_t handle, void
 }
 
 /* ---- Taken back ---------------------------------------------------------------------------------------- */
-void en_grant_revoke(struct escrow_engine *e, struct grant *g)
+static bool revoke_begins(struct grant *g)
 {
 	if (g->state != GRANT_OFFER && g->state != GRANT_BINDING && g->state != GRANT_READY)
-		return;
+		return false;
 	g->state = GRANT_REVOKING;
-	en_work(e, &g->work);
+	return true;
+}
+
+void en_grant_revoke(struct escrow_engine *e, struct grant *g)
+{
+	if (revoke_begins(g))
+		en_work(e, &g->work);
 }
 
 escrow_status engine_revoke(struct escrow_engine *e, uint64_t handle, uint32_t flags)
 {
 	escrow_status st = ESCROW_IN_PROGRESS;
 	struct grant *g;
-	bool helps;
 
 	if (!engine_here(e) || !state_allows(SLOT_REVOKE, engine_state(e)))
 		return ESCROW_E_STATE;
 	if (flags)
 		return ESCROW_E_UNSUPPORTED;
 	engine_lock(e);
-	helps = en_help_begin(e);
 	g = en_grant_find(e, handle);
 	if (!g || g->hidden)
 		st = ESCROW_E_INVALID;
-	else
-		en_grant_revoke(e, g);
-	if (helps)
-		en_help_end(e);
+	else if (revoke_begins(g))
+		en_help_ask(e, &g->work);
 	engine_unlock(e);
 	return st;
 }
@@ -310,37 +310,49 @@ void en_grants_of_peer_revoke(struct escrow_engine *e, struct peer *p)
 			en_grant_revoke(e, &e->grants[i]);
 }
 
-static void grant_polled(struct escrow_engine *e, struct event_node *node)
+/* [poll] Not locked. */
+static void end_polled(struct escrow_engine *e, struct grant *g, struct event_what *what)
 {
-	struct grant *g = node->object;
-
-	bool stuck = node->event.kind == ESCROW_EV_QUARANTINED;
-
+	what->kind = g->end;
+	if (g->end == ESCROW_EV_QUARANTINED) {
+		what->status = ESCROW_E_UNQUIESCED;
+		what->bytes = g->length;
+	} else if (g->end == ESCROW_EV_GRANT_READY) {
+		what->status = g->failed;
+	}
+	/* One that is stuck keeps its handle and its place: its last event is the one that a late receipt tells. */
+	if (what->kind == ESCROW_EV_QUARANTINED) {
+		atomic_store(&g->polled, 1);
+		return;
+	}
 	atomic_store(&g->handle, 0);
-	/* From now on a late receipt may write the event anew. */
 	atomic_store(&g->polled, 1);
-	if (!stuck)
-		pool_give(&e->grant_pool, (uint32_t)(g - e->grants));
+	pool_give(&e->grant_pool, (uint32_t)(g - e->grants));
+}
+
+bool en_grant_event(struct escrow_engine *e, const struct event_link *link, struct event_what *what)
+{
+	uintptr_t at = (uintptr_t)link - (uintptr_t)e->grants;
+	struct grant *g;
+
+	if (at >= e->config.max_grants * sizeof(*g))
+		return false;
+	g = &e->grants[at / sizeof(*g)];
+	*what = (struct event_what){
+		.kind = ESCROW_EV_GRANT_READY, .user = g->user, .object = g->parts[g->main]};
+	if (link == &g->ended)
+		end_polled(e, g, what);
+	return true;
 }
 
 static void tell_end(struct escrow_engine *e, struct grant *g)
 {
-	struct event_what what = {.kind = ESCROW_EV_GRANT_REVOKED,
-				  .user = g->user,
-				  .object = atomic_load(&g->handle)};
-	struct event_node *node = &g->ended;
-
-	if (g->stuck) {
-		what.kind = ESCROW_EV_QUARANTINED;
-		what.status = ESCROW_E_UNQUIESCED;
-		what.bytes = g->length;
-	} else if (g->failed && !g->ready_told) {
-		what.kind = ESCROW_EV_GRANT_READY;
-		what.status = g->failed;
-	}
-	node->polled = grant_polled;
-	node->object = g;
-	event_send(e, node, &what);
+	g->end = ESCROW_EV_GRANT_REVOKED;
+	if (g->stuck)
+		g->end = ESCROW_EV_QUARANTINED;
+	else if (g->failed && !g->ready_told)
+		g->end = ESCROW_EV_GRANT_READY;
+	event_put_link(e, &g->ended);
 }
 
 static void ended(struct escrow_engine *e, struct grant *g)
@@ -348,7 +360,8 @@ static void ended(struct escrow_engine *e, struct grant *g)
 	struct peer *p = g->peer;
 
 	g->state = GRANT_ENDED;
-	g->region->grants--;
+	if (!g->stuck)
+		en_quota_ended(e, g);
 	if (p) {
 		p->grants--;
 		e->any_grants -= p->any;
@@ -357,7 +370,7 @@ static void ended(struct escrow_engine *e, struct grant *g)
 			en_work(e, &p->work);
 	}
 	if (g->hidden) {
-		if (g->failed)
+		if (g->request)
 			en_offer_answer(e, g);
 		if (g->offer && e->grants[g->offer - 1].state == GRANT_REVOKING)
 			en_work(e, &e->grants[g->offer - 1].work);
@@ -385,6 +398,7 @@ void en_grant_late(struct escrow_engine *e, struct grant *g)
 	if (!g->peer && en_offspring(e, g, true))
 		return;
 	g->stuck = 0;
+	en_quota_ended(e, g);
 	if (g->hidden) {
 		struct grant *offer = &e->grants[g->offer - 1];
 
@@ -394,13 +408,11 @@ void en_grant_late(struct escrow_engine *e, struct grant *g)
 		return;
 	}
 	atomic_store(&g->polled, 0);
-	event_send(e, &g->ended,
-		   &(struct event_what){.kind = ESCROW_EV_GRANT_REVOKED,
-					.user = g->user,
-					.object = g->ended.event.object});
+	g->end = ESCROW_EV_GRANT_REVOKED;
+	event_put_link(e, &g->ended);
 }
 
-static void revoking(struct escrow_engine *e, struct grant *g)
+static __attribute__((noinline)) void revoking(struct escrow_engine *e, struct grant *g)
 {
 	uint32_t i, state;
 
@@ -431,20 +443,18 @@ static void revoking(struct escrow_engine *e, struct grant *g)
 	ended(e, g);
 }
 
-static void binding(struct escrow_engine *e, struct grant *g)
+static __attribute__((noinline)) void binding(struct escrow_engine *e, struct grant *g)
 {
+	escrow_status st = e->nexact ? en_exact_make(e, g) : ESCROW_OK;
 	uint32_t i, bound = 0, live = 0;
-	int rc = en_exact_make(e, g);
 
 	for (i = 0; i < g->nwindows && g->state == GRANT_BINDING && !g->failed; i++) {
 		struct window *w = g->windows[i];
 
 		live += w != NULL;
-		bound += w && en_join_bind(e, w, &rc);
-		if (rc && !g->failed)
-			g->failed = rc == EDQUOT                   ? ESCROW_E_QUOTA
-				    : rc == ENOMEM || rc == EAGAIN ? ESCROW_E_NO_MEMORY
-								   : ESCROW_E_DEVICE;
+		bound += w && en_join_bind(e, w, &st);
+		if (st < 0 && !g->failed)
+			g->failed = st;
 	}
 	if (g->state != GRANT_BINDING)
 		return;
@@ -460,10 +470,16 @@ static void binding(struct escrow_engine *e, struct grant *g)
 		return;
 	}
 	g->ready_told = 1;
-	event_send(e, &g->ready,
-		   &(struct event_what){.kind = ESCROW_EV_GRANT_READY,
-					.user = g->user,
-					.object = atomic_load(&g->handle)});
+	event_put_link(e, &g->ready);
+}
+
+void en_grant_goes_on(struct escrow_engine *e, struct grant *g)
+{
+	/* With a peer's grant that needs no registration of its own nothing is left that could sleep. */
+	if (g->nwindows == 1 && ((g->peer && !e->nexact) || en_grant_helps(e, g)))
+		en_grant_advance(e, g);
+	else
+		en_work(e, &g->work);
 }
 
 void en_grant_advance(struct escrow_engine *e, struct grant *g)

@@ -2,9 +2,11 @@
 /*
  * join.c - a grant and the connections of its peer: one window on each that stands, none on those that
  * have gone (the grant lives on the others), and one on each that comes back, whose key the importer is
- * told (tell_key in window.c).
+ * told (en_key_tell).
  */
 #include "backends/engine/engine.h"
+
+#include <errno.h>
 
 bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c)
 {
@@ -18,10 +20,21 @@ bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c)
 	return true;
 }
 
-bool en_join_bind(struct escrow_engine *e, struct window *w, int *rc)
+/* None is left that it could be bound by, or the device has no more: while a connection is about to be made anew, that is waited for. */
+static escrow_status bind_or_wait(struct escrow_engine *e, struct window *w)
 {
-	if (w->use == WINDOW_RESERVED && !*rc)
-		*rc = en_window_bind(e, w);
+	int rc = en_window_bind(e, w);
+
+	if ((rc != ENOBUFS && rc != EAGAIN) || !w->conn || !en_renew_hoped(e))
+		return rc == ENOBUFS ? ESCROW_E_AGAIN : en_status_of_own(rc);
+	en_join_later(e, w->conn->peer);
+	return ESCROW_OK;
+}
+
+bool en_join_bind(struct escrow_engine *e, struct window *w, escrow_status *st)
+{
+	if (w->use == WINDOW_RESERVED && *st == ESCROW_OK)
+		*st = bind_or_wait(e, w);
 	return w->use == WINDOW_BOUND;
 }
 
@@ -43,9 +56,32 @@ static void unlock_lanes(struct escrow_engine *e, struct context *c)
 			en_lane_unlock(&e->lanes[i]);
 }
 
-/* The part of one context: all its windows, or none. */
-escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, uint32_t ctx,
-				    struct escrow_error *error)
+/* It has no window yet: the connection that is renewed will be the first, and is in that context. */
+static bool waits_there(const struct grant *g, const struct context *c)
+{
+	const struct peer *p = g->peer;
+	uint32_t i;
+
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i])
+			return false;
+	return p->renewal.at && p->conns[p->renewal.at - 1].lane->context == c;
+}
+
+/* It has a window there, will have the first there, or (an offer) needs none. */
+static bool has_part(const struct grant *g, const struct context *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i] && g->windows[i]->context == c)
+			return true;
+	return !g->peer || waits_there(g, c);
+}
+
+static __attribute__((noinline)) escrow_status reserve_part(struct escrow_engine *e,
+							    struct grant *g, uint32_t ctx,
+							    struct escrow_error *error)
 {
 	struct context *c = &e->contexts[ctx];
 	uint64_t windows[WIRE_MAX_KEYS], conns[WIRE_MAX_KEYS];
@@ -55,28 +91,35 @@ escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, ui
 		.offset = g->addr - g->region->addr,
 		.length = g->length,
 		.rights = g->rights,
+		.place = engine_place(g - e->grants, ctx, e->config.max_grants),
 		.windows = windows,
 		.connections = conns,
 	};
-	struct escrow_error detail = {.size = sizeof(detail)};
+	struct escrow_error detail;
 	escrow_status st;
 	uint32_t i;
 
+	detail.size = sizeof(detail);
 	for (i = 0; i < g->nwindows; i++)
 		if (g->windows[i] && g->windows[i]->context == c) {
 			windows[args.nwindows] = g->windows[i]->owner;
 			conns[args.nwindows++] = g->peer->conns[i].owner;
 		}
-	if (g->peer && !args.nwindows)
-		return ESCROW_OK;
 	lock_lanes(e, c);
 	st = ledger_grant_reserve(e->ledger, &args, &g->parts[ctx], &detail);
 	unlock_lanes(e, c);
 	return st < 0 ? args_pass(error, st, &detail) : st;
 }
 
-/* locked. Kept apart from the rest of the grant: if it cannot be had the grant lives without it. */
-static escrow_status join_one(struct escrow_engine *e, struct grant *g, struct conn *c)
+/* The part of one context: all its windows, or none. */
+escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, uint32_t ctx,
+				    struct escrow_error *error)
+{
+	return has_part(g, &e->contexts[ctx]) ? reserve_part(e, g, ctx, error) : ESCROW_OK;
+}
+
+/* locked. Kept apart from the rest of the grant: if it cannot be reserved the grant lives without it. */
+static escrow_status reserve_one(struct escrow_engine *e, struct grant *g, struct conn *c)
 {
 	struct context *ctx = c->lane->context;
 	uint64_t *part = &g->parts[ctx - e->contexts];
@@ -85,8 +128,6 @@ static escrow_status join_one(struct escrow_engine *e, struct grant *g, struct c
 					 .nwindows = 1};
 	escrow_status st;
 
-	if (!en_join_window(e, g, c))
-		return ESCROW_E_AGAIN;
 	if (!*part) {
 		st = en_grant_reserve_part(e, g, (uint32_t)(ctx - e->contexts), NULL);
 	} else {
@@ -101,28 +142,69 @@ static escrow_status join_one(struct escrow_engine *e, struct grant *g, struct c
 	return st;
 }
 
+void en_join_later(struct escrow_engine *e, struct peer *p)
+{
+	if (!p->join_at)
+		p->join_at = e->now + e->config.rail_retry_ms * 1000000u;
+	en_wake_at(e, p->join_at);
+}
+
+/*
+ * What one grant does not get there no other of the peer does: they look for the same, and `none` says that the
+ * look was in vain.  Somebody's will be free again.
+ */
+static void join_one(struct escrow_engine *e, struct grant *g, struct conn *c, bool *none)
+{
+	*none = *none || !en_join_window(e, g, c);
+	if (*none || reserve_one(e, g, c) < 0)
+		en_join_later(e, c->peer);
+}
+
 void en_grants_join(struct escrow_engine *e, struct conn *c)
 {
+	bool none = false;
 	uint32_t i;
 
 	for (i = 0; i < e->config.max_grants; i++) {
 		struct grant *g = &e->grants[i];
 
-		if (g->peer == c->peer && !g->windows[c->index] &&
-		    (g->state == GRANT_BINDING || g->state == GRANT_READY) &&
-		    join_one(e, g, c) == ESCROW_OK)
+		if (g->peer != c->peer || (g->state != GRANT_BINDING && g->state != GRANT_READY))
+			continue;
+		if (!g->windows[c->index])
+			join_one(e, g, c, &none);
+		if (g->windows[c->index] && g->windows[c->index]->use == WINDOW_RESERVED)
 			en_work(e, &g->work);
 	}
 }
 
-void en_join_advance(struct escrow_engine *e, struct grant *g)
+void en_grants_join_again(struct escrow_engine *e, struct peer *p)
 {
-	int rc = en_exact_make(e, g);
 	uint32_t i;
 
-	for (i = 0; i < g->nwindows && g->state == GRANT_READY; i++)
+	if (!p->join_at)
+		return;
+	if (e->now < p->join_at) {
+		en_wake_at(e, p->join_at);
+		return;
+	}
+	p->join_at = 0;
+	for (i = 0; i < p->nconns; i++)
+		if (p->conns[i].stage == CONN_READY && !p->conns[i].renew &&
+		    !atomic_load(&p->conns[i].broken))
+			en_grants_join(e, &p->conns[i]);
+}
+
+void en_join_advance(struct escrow_engine *e, struct grant *g)
+{
+	escrow_status st = e->nexact ? en_exact_make(e, g) : ESCROW_OK;
+	uint32_t i;
+
+	for (i = 0; i < g->nwindows && g->state == GRANT_READY; i++) {
 		if (g->windows[i])
-			en_join_bind(e, g->windows[i], &rc);
+			en_join_bind(e, g->windows[i], &st);
+		if (st < 0 && g->windows[i] && g->windows[i]->use == WINDOW_RESERVED)
+			en_join_later(e, g->peer);
+	}
 }
 
 /* ---- Without the runner --------------------------------------------------------------------------- */
@@ -151,11 +233,11 @@ static bool all_at_hand(struct escrow_engine *e, const struct grant *g)
 bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 {
 	/* A registration of its own ends when no window holds it. */
-	if (en_exact_there(e, g) && !has_window(g, false))
+	if (e->nexact && en_exact_there(e, g) && !has_window(g, false))
 		return false;
 	switch ((enum grant_state)g->state) {
 	case GRANT_BINDING:
-		return !en_exact_wanted(e, g) && all_at_hand(e, g);
+		return !(e->nexact && en_exact_wanted(e, g)) && all_at_hand(e, g);
 	case GRANT_READY:
 		return !g->peer || (!en_exact_wanted(e, g) && !has_window(g, true));
 	case GRANT_REVOKING:

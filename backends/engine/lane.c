@@ -25,6 +25,37 @@ void en_lane_lock(struct lane *lane)
 		en_lock_wait(&lane->lock);
 }
 
+void en_lane_wanted(struct escrow_engine *e)
+{
+	uint32_t wants = atomic_load(&e->wants);
+
+	if ((wants & WANT_LANE) && (atomic_fetch_and(&e->wants, ~WANT_LANE) & WANT_LANE))
+		en_room(e);
+	if ((wants & WANT_EMPTY) && !atomic_load(&e->active))
+		en_work(e, &e->work);
+}
+
+/* ---- Whether it is polled ------------------------------------------------------------------------ */
+void en_lane_quick(struct lane *lane)
+{
+	lane->quick = lane->deaf || lane->e->config.test_faults ? NULL : lane->native;
+}
+
+void en_lane_deafen(struct lane *lane)
+{
+	lane->deaf = 1;
+	en_lane_quick(lane);
+}
+
+void en_lane_used(struct lane *lane, bool more)
+{
+	lane->users += more ? 1 : UINT32_MAX;
+	if (lane->users)
+		atomic_fetch_or(&lane->e->lanes_used, lane->bit);
+	else
+		atomic_fetch_and(&lane->e->lanes_used, ~lane->bit);
+}
+
 /* ---- What a fault plan does to completions -------------------------------------------------------- */
 static void release_held(struct lane *lane, struct event_out *out)
 {
@@ -99,12 +130,19 @@ bool en_lanes_arm(struct escrow_engine *e)
 				en_context_lost(lane->context);
 			e->ops->arm_cq(lane->native);
 			/* What came before the queue was armed wakes nobody, and what is left of it neither. */
-			if (en_lane_poll(lane, NULL))
+			if (en_lane_poll(lane))
 				idle = false;
 		}
 		en_lane_unlock(lane);
 	}
 	return idle;
+}
+
+void en_lane_breaks(struct lane *lane)
+{
+	en_lane_deafen(lane);
+	if (!atomic_exchange(&lane->poisoned, 1))
+		en_work(lane->e, &lane->e->work);
 }
 
 /* runner, locked. The queue is unusable: what is owed on it can only be settled by resets. */
@@ -114,6 +152,7 @@ void en_lane_poison(struct lane *lane)
 	uint32_t i, k;
 
 	en_lane_lock(lane);
+	en_lane_deafen(lane);
 	atomic_store(&lane->poisoned, 1);
 	ledger_owner_event(e->ledger, lane->owner, LEDGER_E_POISON);
 	en_lane_unlock(lane);

@@ -6,7 +6,7 @@
  * libpthread costs the data path a call each way and ten times the instructions.
  *
  * Sequentially consistent, also where it fails: it is one half of two agreements with words beside it.
- * Who finds a lane held says so (busy_wanted), then tries once more; who gives it back then looks at
+ * Who finds a lane held says so (WANT_LANE), then tries once more; who gives it back then looks at
  * what was said (en_lane_unlock).  With acquire and release alone a weakly ordered machine may let the
  * second try see the lane still held, and the other not see the wish: the wake-up would be lost.
  * x86 has no weaker exchange; elsewhere it is a barrier a call.

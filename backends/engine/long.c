@@ -64,6 +64,16 @@ static inline escrow_status check_ranges(struct escrow_engine *e, struct transfe
 }
 
 /* ---- The remote ------------------------------------------------------------------------------------ */
+static escrow_status why_unusable(struct escrow_engine *e, const struct transfer *t)
+{
+	uint32_t state = atomic_load(&t->remote->state);
+
+	if (!state_transfers(engine_state(e)) || state == REMOTE_ASKING)
+		return ESCROW_E_STATE;
+	/* Not by the state of its peer, in whose place another one may be by now. */
+	return state == REMOTE_REFUSED ? ESCROW_E_ACCESS : ESCROW_E_PEER_LOST;
+}
+
 /* Counted before the state is looked at, so that a close that saw no op is right. */
 static escrow_status count(struct escrow_engine *e, struct transfer *t)
 {
@@ -73,11 +83,8 @@ static escrow_status count(struct escrow_engine *e, struct transfer *t)
 	uint32_t ops = atomic_fetch_add(&t->peer->ops, t->counted);
 	escrow_status st = ESCROW_OK;
 
-	if (UNLIKELY(!remote_usable(e, t)))
-		st = !state_transfers(engine_state(e)) ||
-				     atomic_load(&t->remote->state) == REMOTE_ASKING
-			     ? ESCROW_E_STATE
-			     : ESCROW_E_PEER_LOST;
+	if (UNLIKELY(!remote_usable(e, t->remote)))
+		st = why_unusable(e, t);
 	else if (e->ops_limited)
 		st = (limit && active >= limit) || (peer_limit && ops >= peer_limit)
 			     ? ESCROW_E_QUOTA
@@ -99,12 +106,15 @@ static void let_remote(struct transfer *t)
 static __attribute__((noinline)) escrow_status enter_remote(struct escrow_engine *e,
 							    struct transfer *t)
 {
+	uint32_t n = e->ops_limited ? 1 : t->left;
+	struct remote *r;
 	escrow_status st;
 
 	leave_remote(e, t);
-	st = hold_remote(e, t, t->op->remote, e->ops_limited ? 1 : t->left);
-	if (st < 0)
-		return st;
+	r = hold_remote(e, t->op->remote, n);
+	if (!r)
+		return ESCROW_E_INVALID;
+	set_remote(t, r, n);
 	st = check_ranges(e, t); /* which come before what else can be wrong */
 	if (st < 0) {
 		let_remote(t);
@@ -135,16 +145,15 @@ static escrow_status take_only(struct escrow_engine *e, struct transfer *t)
 	struct conn *c = &t->peer->conns[0];
 
 	t->full = FULL_SLOTS;
-	if (atomic_load(&c->ready) == CONN_PAUSED)
-		return ESCROW_E_AGAIN;
-	if (!usable(t, c))
-		return ESCROW_E_PEER_LOST;
+	if (!usable(t->remote, c))
+		return may_be_used(c) ? ESCROW_E_AGAIN : ESCROW_E_PEER_LOST;
 	t->full = FULL_BUSY;
 	if (!have_lane(t, c->lane))
 		return ESCROW_E_AGAIN;
+	t->full = FULL_SLOTS;
 	/* Looked at again under the lane: a peer that leaves clears it there. */
-	if (!usable(t, c))
-		return ESCROW_E_PEER_LOST;
+	if (!usable(t->remote, c))
+		return may_be_used(c) ? ESCROW_E_AGAIN : ESCROW_E_PEER_LOST;
 	t->only = c;
 	return ESCROW_OK;
 }
@@ -306,9 +315,9 @@ bool en_ask_for_room(struct escrow_engine *e, struct transfer *t)
 	if (!t->asked)
 		engine_count(&e->counters.again, 1);
 	t->asked |= reason;
-	atomic_store(t->full == FULL_BUSY   ? &e->busy_wanted
-		     : t->full == FULL_POOL ? &e->pool_wanted
-					    : &t->peer->room_wanted,
-		     1);
+	if (t->full == FULL_SLOTS)
+		atomic_fetch_or(&t->peer->wants, PEER_ROOM);
+	else
+		atomic_fetch_or(&e->wants, t->full == FULL_BUSY ? WANT_LANE : WANT_OP);
 	return true;
 }

@@ -9,7 +9,6 @@
  */
 #include "backends/engine/engine.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 #include "backends/engine/args.h"
@@ -104,18 +103,20 @@ escrow_status en_memlock_region(struct escrow_engine *e, const struct escrow_reg
 		     e->lock_room > control ? e->lock_room - control : 0, error);
 }
 
-int en_memlock_register(struct escrow_engine *e, struct context *c,
-			const struct escrow_region_args *args, struct native_region **out)
+escrow_status en_memlock_register(struct escrow_engine *e, struct context *c,
+				  const struct escrow_region_args *args, struct native_region **out)
 {
 	uint64_t bytes = pages((uintptr_t)args->addr, args->length);
+	struct escrow_error detail = {.size = sizeof(detail)};
 	int rc;
 
 	if (e->lock_limited && check(e, bytes, 0, NULL) < 0)
-		return EDQUOT;
-	rc = en_step_register(e, c, args, out, NULL);
-	if (!rc)
-		atomic_fetch_add(&e->lock_control, bytes);
-	return rc;
+		return ESCROW_E_QUOTA;
+	rc = en_step_register(e, c, args, out, &detail);
+	if (rc)
+		return detail.status < 0 ? detail.status : en_status_of_own(rc);
+	atomic_fetch_add(&e->lock_control, bytes);
+	return ESCROW_OK;
 }
 
 void en_memlock_gone(struct escrow_engine *e, uint64_t addr, uint64_t length)

@@ -23,7 +23,8 @@ bool en_peer_carried(struct peer *p, const struct conn *but)
 	for (r = 0; r < p->nrails; r++) {
 		const struct conn *c = &p->conns[r * p->nlanes];
 
-		if (c != but && c->stage == CONN_READY && !atomic_load(&c->broken))
+		if (c != but &&
+		    (en_renew_agreed(c) || (c->stage == CONN_READY && !atomic_load(&c->broken))))
 			return true;
 	}
 	return false;
@@ -33,8 +34,9 @@ bool en_conn_spare(const struct conn *c)
 {
 	uint32_t state = atomic_load(&c->peer->state);
 
-	return state == PEER_CONNECTING ? c->index != 0
-					: state == PEER_UP && en_peer_carried(c->peer, c);
+	if (state == PEER_CONNECTING)
+		return c->index != 0;
+	return state == PEER_UP && (en_renew_agreed(c) || en_peer_carried(c->peer, c));
 }
 
 bool en_conn_given_up(const struct conn *c)
@@ -50,18 +52,25 @@ void en_conn_failed(struct escrow_engine *e, struct conn *c, escrow_status reaso
 		en_peer_leave(e, c->peer, reason);
 }
 
+bool en_conn_rail_up(const struct conn *c)
+{
+	return atomic_load(&c->peer->e->rail_up[c->rail]) && c->peer->rail_there[c->rail];
+}
+
 void en_conn_gate(struct escrow_engine *e, struct conn *c)
 {
 	struct peer *p = c->peer;
-	uint8_t ready = CONN_NOT_READY;
+	enum conn_ready ready = CONN_NOT_READY;
 
-	if (c->stage == CONN_READY && !atomic_load(&c->broken) && atomic_load(&p->state) == PEER_UP)
-		ready = atomic_load(&e->rail_up[c->rail]) && p->rail_there[c->rail] ? CONN_USABLE
-										    : CONN_PAUSED;
+	if (atomic_load(&p->state) == PEER_UP && c->renew)
+		ready = CONN_RENEWING;
+	else if (c->stage == CONN_READY && !atomic_load(&c->broken) &&
+		 atomic_load(&p->state) == PEER_UP)
+		ready = en_conn_rail_up(c) ? CONN_USABLE : CONN_PAUSED;
 	en_lane_lock(c->lane);
-	atomic_store(&c->ready, ready);
+	conn_ready(c, ready);
 	en_lane_unlock(c->lane);
-	if (ready == CONN_USABLE && atomic_exchange(&p->room_wanted, 0))
+	if (ready == CONN_USABLE && peer_had_wish(p))
 		en_room(e);
 }
 
@@ -79,11 +88,37 @@ static void wait_for_next(struct escrow_engine *e, struct conn *c)
 	en_wake_at(e, c->retry_at);
 }
 
+/* One that is renewed, and was up, comes back at once; what asked to be in its place waits no longer. */
+static void retired(struct escrow_engine *e, struct conn *c)
+{
+	if (c->renew && c->up_since)
+		c->retry_at = e->now;
+	else
+		wait_for_next(e, c);
+	c->up_since = 0;
+	if (atomic_load(&e->nwaiting))
+		en_work(e, &e->work);
+}
+
+static void say_lost(struct escrow_engine *e, struct conn *c)
+{
+	bool stuck = c->stage != CONN_GONE && en_conn_given_up(c);
+
+	c->say_lost = 0;
+	engine_unlock(e);
+	en_log(e, ESCROW_LOG_WARNING, "connection %u of \"%s\" on rail %s was lost%s", c->index,
+	       c->peer->name, e->rails[c->rail].name, stuck ? ", and is stuck" : "");
+	engine_lock(e);
+}
+
 static void retire(struct escrow_engine *e, struct conn *c)
 {
 	bool first = c->stage < CONN_RETIRING;
 
-	if (first) {
+	/* What was imported may have had its only key there. */
+	if (first)
+		en_remotes_ask_later(e, c->peer);
+	if (first && !en_renew_agreed(c)) {
 		c->lost_due = 1;
 		engine_count(&e->counters.rail_lost[c->rail], 1);
 	}
@@ -91,21 +126,33 @@ static void retire(struct escrow_engine *e, struct conn *c)
 		return;
 	en_carrier_close(e, c);
 	if (c->stage == CONN_GONE)
-		wait_for_next(e, c);
-	engine_unlock(e);
-	en_log(e, ESCROW_LOG_WARNING, "connection %u of \"%s\" on rail %s was lost%s", c->index,
-	       c->peer->name, e->rails[c->rail].name,
-	       c->stage == CONN_GONE ? "" : ", and is stuck");
-	engine_lock(e);
+		retired(e, c);
 	en_work(e, &c->peer->work);
+	if (c->renew && c->stage == CONN_GONE)
+		return;
+	/* A peer that closes ends its connections one by one: that one went alone shows when it could come back. */
+	c->say_lost = 1;
+	if (c->stage != CONN_GONE)
+		say_lost(e, c);
 }
 
 /* ---- It comes back ----------------------------------------------------------------------------------- */
+static void less_broken(struct peer *p)
+{
+	uint32_t i;
+
+	atomic_fetch_and(&p->wants, ~PEER_BROKEN);
+	for (i = 0; i < p->nconns; i++)
+		if (atomic_load(&p->conns[i].broken))
+			atomic_fetch_or(&p->wants, PEER_BROKEN);
+}
+
 static void forget_last(struct conn *c, uint32_t epoch, uint64_t deadline)
 {
 	en_lane_lock(c->lane);
 	atomic_store(&c->epoch, epoch);
 	atomic_store(&c->broken, 0);
+	less_broken(c->peer);
 	c->open_end = 0;
 	en_lane_unlock(c->lane);
 	c->established = c->err_ok = 0;
@@ -132,13 +179,14 @@ static void come_back(struct escrow_engine *e, struct conn *c)
 	uint64_t epoch;
 
 	if (p->flags & ESCROW_PEER_PASSIVE || !p->rail_there[c->rail] ||
-	    !atomic_load(&e->rail_up[c->rail]) || engine_state(e) >= ESCROW_STATE_CLOSING)
+	    !atomic_load(&e->rail_up[c->rail]) || !en_lane_stands(c->lane) ||
+	    engine_state(e) >= ESCROW_STATE_CLOSING)
 		return;
 	if (e->now < c->retry_at) {
 		en_wake_at(e, c->retry_at);
 		return;
 	}
-	if (en_conn_charge(e, c, NULL) < 0) {
+	if (en_conn_charge_again(e, c) < 0) {
 		wait_for_next(e, c);
 		return;
 	}
@@ -161,7 +209,7 @@ escrow_status en_conn_first(struct escrow_engine *e, struct peer *p, uint32_t in
 
 	if (!en_conn_spare(c))
 		return en_conn_connect(e, p, index);
-	if (!atomic_load(&e->rail_up[c->rail])) {
+	if (!atomic_load(&e->rail_up[c->rail]) || atomic_load(&c->lane->poisoned)) {
 		en_conn_broken(c);
 		return ESCROW_OK;
 	}
@@ -170,6 +218,24 @@ escrow_status en_conn_first(struct escrow_engine *e, struct peer *p, uint32_t in
 		return st;
 	en_conn_broken(c);
 	return ESCROW_OK;
+}
+
+escrow_status en_set_asked(struct peer *p, const struct wire_hello *h, struct peer **out)
+{
+	const struct conn *c = &p->conns[h->rail * p->nlanes + h->lane];
+
+	if (c->stage != CONN_CHARGED)
+		return en_conn_given_up(c) ? ESCROW_E_DEVICE : ESCROW_E_INVALID;
+	*out = p;
+	return ESCROW_OK;
+}
+
+bool en_conn_refused_alone(const struct conn *c, const struct native_event *ev)
+{
+	struct wire_hello h;
+
+	return en_conn_spare(c) && wire_hello_get(ev->data, ev->data_len, &h) == ESCROW_OK &&
+	       h.kind == WIRE_REJECT && h.reason == ESCROW_E_DEVICE;
 }
 
 /* The set that is meant, by what only its other end can know. */
@@ -185,6 +251,17 @@ static struct peer *find_up(struct escrow_engine *e, const struct wire_hello *h)
 			return p;
 	}
 	return NULL;
+}
+
+void en_conn_returned(struct escrow_engine *e, struct conn *c)
+{
+	if (c->renew)
+		en_renew_done(e, c);
+	else
+		engine_count(&e->counters.rail_back[c->rail], 1);
+	en_conn_gate(e, c);
+	en_grants_join(e, c);
+	en_remotes_ask(e, c->peer);
 }
 
 escrow_status en_rejoin_judge(struct escrow_engine *e, const struct wire_hello *h,
@@ -205,8 +282,10 @@ escrow_status en_rejoin_judge(struct escrow_engine *e, const struct wire_hello *
 	if (c->stage == CONN_READY || c->stage == CONN_CREATED)
 		en_conn_broken(c);
 	if (c->stage != CONN_GONE)
-		return ESCROW_E_AGAIN;
-	st = en_conn_charge(e, c, NULL);
+		return en_renew_agreed(c) ? ESCROW_IN_PROGRESS : ESCROW_E_AGAIN;
+	if (!en_lane_stands(c->lane))
+		return ESCROW_E_DEVICE;
+	st = en_conn_charge_again(e, c);
 	if (st < 0)
 		return st;
 	en_epoch_used(e, p, h->epoch);
@@ -232,6 +311,9 @@ void en_peer_mend(struct escrow_engine *e, struct peer *p)
 			en_conn_broken(c);
 		else if (c->stage == CONN_CREATED && atomic_load(&p->state) == PEER_UP)
 			en_wake_at(e, c->deadline);
+		if (c->say_lost && atomic_load(&p->state) == PEER_UP &&
+		    (c->stage != CONN_GONE || e->now >= c->retry_at))
+			say_lost(e, c);
 		if (atomic_load(&c->broken) && !en_conn_given_up(c))
 			retire(e, c);
 		else if (c->stage == CONN_GONE && atomic_load(&p->state) == PEER_UP)
@@ -244,6 +326,8 @@ void en_mend_send(struct escrow_engine *e, struct peer *p)
 {
 	uint32_t i;
 
+	if (!en_renew_send(e, p))
+		return;
 	for (i = 0; i < p->nconns; i++) {
 		struct conn *c = &p->conns[i];
 		struct wire_message m = {.type = WIRE_LOST, .a = i, .b = atomic_load(&c->epoch)};

@@ -68,7 +68,7 @@ struct native_context_info {
 	 * registers each granted range by itself and binds the window to that.
 	 */
 	uint32_t exact_windows;
-	uint32_t reserved0;
+	uint32_t hides_failures; /* 1: a destroy of any kind may say 0 where it failed */
 };
 
 /* A rail: device x port x address. */
@@ -108,8 +108,7 @@ struct native_sge {
 
 struct native_wr {
 	uint64_t id; /* comes back in the completion: slot and generation, never a pointer */
-	struct native_wr
-		*next; /* of several, wr[i]'s is &wr[i + 1]; what the last one has is post's */
+	struct native_wr *next; /* of several, wr[i]'s is &wr[i + 1]; the last one's NULL */
 	struct native_sge *sge; /* in-call */
 	uint32_t nsge;
 	enum native_opcode opcode;
@@ -143,8 +142,9 @@ enum native_status {
 
 struct native_cqe {
 	uint64_t id;
-	enum native_status status;
-	uint32_t kind;   /* NATIVE_RECV or not; defined for NATIVE_OK only: custody goes by id */
+	uint32_t
+		status; /* NATIVE_OK; of a failure what the device says, `failure` tells its class */
+	uint32_t kind;  /* NATIVE_RECV or not; defined for NATIVE_OK only: custody goes by id */
 	uint32_t vendor; /* undefined for NATIVE_OK */
 	uint32_t bytes;  /* of a receive that ended NATIVE_OK, else undefined */
 	uint32_t reserved0[6];
@@ -238,6 +238,11 @@ struct native_ops {
 	int (*open_device)(struct native *n, uint32_t index, struct native_context **out,
 			   struct native_context_info *info, struct escrow_error *error);
 	int (*close_device)(struct native_context *c);
+	/*
+	 * [ctrl] Optional.  Has the device said that it is lost?  Asked behind each step that went well: one that is
+	 * gone may say 0 to anything, and the news of it comes before the answer.  next_event tells it too.
+	 */
+	int (*is_lost)(struct native_context *c);
 	int (*alloc_pd)(struct native_context *c);
 	int (*dealloc_pd)(struct native_context *c);
 	/* With its protection domain: 1, or 0 if dma-bufs are not offered although `caps` has them; NULL is 1. */
@@ -251,6 +256,10 @@ struct native_ops {
 
 	/* [data] Completions: how many were written, or < 0: the queue is unusable. */
 	int (*poll_cq)(struct native_lane *l, struct native_cqe *cqe, int max);
+	/* [data] Optional: it was told that the queue is unusable. */
+	void (*poll_failed)(struct native_lane *l);
+	/* [any] What the status of one that is not NATIVE_OK means; NULL: it is an enum native_status. */
+	enum native_status (*failure)(uint32_t status);
 	/* [data] Ask for a wake-up; the descriptor; take and acknowledge wake-ups. */
 	int (*arm_cq)(struct native_lane *l);
 	int (*lane_fd)(struct native_lane *l);
@@ -293,12 +302,18 @@ struct native_ops {
 	int (*destroy_conn)(struct native_conn *conn);
 
 	/*
-	 * [data] Posts wr[0..n), n >= 1, as one chain; *posted is how many the device took (also on
-	 * failure: those owe completions, the rest was not looked at; who cannot tell says all).  If
-	 * it took all and failed, the connection ends.  In one of BIND and
-	 * INVALIDATE nothing else comes, and each has a window of its own.
+	 * [data] Posts wr[0..n), n >= 1, as one chain, the last of which has no next.  0: the device has
+	 * all.  Of a failure *posted is how many it took (those owe completions, the rest was not looked
+	 * at; who cannot tell says all).  If it took all and failed, the connection ends.  In one of BIND
+	 * and INVALIDATE nothing else comes, and each has a window of its own.
 	 */
 	int (*post)(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted);
+	/*
+	 * [data] Optional: behind a post that answered rc, which is neither an errno yet nor has said how
+	 * many were taken.  So nothing stands behind a post that goes well.
+	 */
+	int (*post_failed)(struct native_conn *conn, struct native_wr *wr, uint32_t n,
+			   uint32_t *posted, int rc);
 	/* [data] One receive into control memory registered as `region`. */
 	int (*post_recv)(struct native_conn *conn, uint64_t id, struct native_region *region,
 			 uint64_t addr, uint32_t length);

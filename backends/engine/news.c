@@ -9,16 +9,6 @@
 #include <string.h>
 
 /* ---- Requests -------------------------------------------------------------------------------- */
-static struct ticket *find_ticket(struct escrow_engine *e, uint64_t id)
-{
-	uint32_t i;
-
-	for (i = 0; id && i < e->ntickets; i++)
-		if (e->tickets[i].id == id)
-			return &e->tickets[i];
-	return NULL;
-}
-
 /* The peer that an earlier request of the same set has made. */
 static struct peer *find_set(struct escrow_engine *e, const struct wire_hello *h)
 {
@@ -102,7 +92,7 @@ static escrow_status check_epoch(struct escrow_engine *e, const struct wire_hell
 static escrow_status new_passive(struct escrow_engine *e, const struct wire_hello *h,
 				 struct peer **out)
 {
-	struct ticket *t = find_ticket(e, h->ticket);
+	struct ticket *t = en_ticket_find(e, h->ticket);
 	struct peer *p, *ours;
 	escrow_status st;
 
@@ -115,6 +105,8 @@ static escrow_status new_passive(struct escrow_engine *e, const struct wire_hell
 		return st;
 	if (h->nrails > e->nrails || h->nlanes > e->peer_lanes)
 		return ESCROW_E_INVALID;
+	if (!en_first_lane_stands(e))
+		return ESCROW_E_DEVICE;
 	st = en_peer_new(e, t->name, t->any ? ENGINE_ANY_ACCOUNT : t->name, h->incarnation,
 			 h->epoch, &p, NULL);
 	if (st < 0)
@@ -161,15 +153,15 @@ static escrow_status judge(struct escrow_engine *e, const struct native_event *e
 	if (h->kind == WIRE_REJOIN)
 		return en_rejoin_judge(e, h, out);
 	p = find_set(e, h);
-	if (!p)
-		return new_passive(e, h, out);
+	if (!p) {
+		st = new_passive(e, h, &p);
+		return st == ESCROW_OK ? en_set_asked(p, h, out) : st;
+	}
 	if (!proves(e, p->secret, h))
 		return ESCROW_E_REFUSED;
-	if (h->nrails != p->nrails || h->nlanes != p->nlanes ||
-	    p->conns[h->rail * p->nlanes + h->lane].stage != CONN_CHARGED)
+	if (h->nrails != p->nrails || h->nlanes != p->nlanes)
 		return ESCROW_E_INVALID;
-	*out = p;
-	return ESCROW_OK;
+	return en_set_asked(p, h, out);
 }
 
 static escrow_status accept_one(struct escrow_engine *e, struct peer *p, struct wire_hello *h,
@@ -201,25 +193,15 @@ static escrow_status accept_one(struct escrow_engine *e, struct peer *p, struct 
 	return ESCROW_OK;
 }
 
-static uint32_t last_epoch(struct escrow_engine *e, const struct wire_hello *h)
+void en_request(struct escrow_engine *e, const struct native_event *ev)
 {
-	uint64_t last = en_epoch_taken(e, h->incarnation, h->mark);
-
-	return last && last < UINT32_MAX ? (uint32_t)last : 1;
-}
-
-static void on_request(struct escrow_engine *e, const struct native_event *ev)
-{
-	struct wire_hello h = {0}, no = {.kind = WIRE_REJECT, .nrails = 1, .nlanes = 1, .epoch = 1};
-	uint8_t data[NATIVE_PRIVATE_BYTES];
+	struct wire_hello h = {0};
 	struct peer *p = NULL;
 	escrow_status st = judge(e, ev, &h, &p);
 
 	if (st == ESCROW_IN_PROGRESS) {
-		if (e->nwaiting < WAITING_REQUESTS) {
-			e->waiting[e->nwaiting++] = *ev;
+		if (en_request_waits(e, ev, &h))
 			return;
-		}
 		st = ESCROW_E_QUOTA;
 	}
 	if (st == ESCROW_OK) {
@@ -227,30 +209,8 @@ static void on_request(struct escrow_engine *e, const struct native_event *ev)
 		if (st < 0 && atomic_load(&p->state) == PEER_CONNECTING)
 			en_peer_leave(e, p, st);
 	}
-	if (st == ESCROW_OK)
-		return;
-	engine_count(&e->counters.refused_connects, 1);
-	no.reason = st;
-	/* What its next one must be beyond. */
-	if (st == ESCROW_E_STALE_EPOCH && h.kind == WIRE_REQUEST)
-		no.epoch = last_epoch(e, &h);
-	memcpy(no.incarnation, e->incarnation, 16);
-	wire_hello_put(&no, data);
-	engine_unlock(e);
-	e->ops->reject(e->native, ev->request, data, sizeof(data));
-	engine_lock(e);
-}
-
-/* Asked again, oldest first: what must still wait goes to the end of the same list. */
-void en_requests_again(struct escrow_engine *e)
-{
-	struct native_event waiting[WAITING_REQUESTS];
-	uint32_t n = e->nwaiting, i;
-
-	memcpy(waiting, e->waiting, n * sizeof(waiting[0]));
-	e->nwaiting = 0;
-	for (i = 0; i < n; i++)
-		on_request(e, &waiting[i]);
+	if (st < 0)
+		en_request_refuse(e, ev, &h, st);
 }
 
 /* ---- Answers ----------------------------------------------------------------------------------- */
@@ -287,11 +247,8 @@ static void on_established(struct escrow_engine *e, struct conn *c, const struct
 	c->established = 1;
 	c->stage = CONN_READY;
 	c->up_since = e->now;
-	if (atomic_load(&p->state) == PEER_UP) {
-		engine_count(&e->counters.rail_back[c->rail], 1);
-		en_conn_gate(e, c);
-		en_grants_join(e, c);
-	}
+	if (atomic_load(&p->state) == PEER_UP)
+		en_conn_returned(e, c);
 	en_work(e, &p->work);
 }
 
@@ -332,10 +289,11 @@ static escrow_status unreachable_reason(int error)
 static void on_rejected(struct escrow_engine *e, struct conn *c, const struct native_event *ev)
 {
 	/* Of the first set: that is the peer's answer to all of it. */
-	if (atomic_load(&c->peer->state) == PEER_CONNECTING) {
+	if (atomic_load(&c->peer->state) == PEER_CONNECTING && !en_conn_refused_alone(c, ev)) {
 		catch_up(e, c->peer, ev);
 		en_peer_leave(e, c->peer, reject_reason(ev));
 	} else {
+		en_renew_rejected(e, c, ev);
 		en_conn_failed(e, c, ESCROW_E_PEER_LOST);
 	}
 }
@@ -383,7 +341,7 @@ void en_news(struct escrow_engine *e, const struct native_event *ev)
 {
 	switch (ev->kind) {
 	case NATIVE_EV_REQUEST:
-		on_request(e, ev);
+		en_request(e, ev);
 		break;
 	case NATIVE_EV_LANE_ERROR:
 		on_lane(e, ev->lane);
@@ -434,7 +392,7 @@ static escrow_status make_ticket(struct escrow_engine *e, const struct escrow_in
 	t.id = id;
 	engine_lock(e);
 	/* Of 32 bits; two of one number would be told apart by nothing. */
-	slot = find_ticket(e, t.id) ? NULL : take_ticket(e, now);
+	slot = en_ticket_find(e, t.id) ? NULL : take_ticket(e, now);
 	if (slot)
 		*slot = t;
 	engine_unlock(e);

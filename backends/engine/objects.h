@@ -29,11 +29,11 @@
 #define MESSAGE_SLOTS 8u    /* sends under way on one carrier */
 #define MESSAGE_BYTES 4096u /* of one send: header and a piece */
 #define CQE_BATCH 32
-#define BIND_CHAIN 16u  /* binds and invalidations in one post */
-#define WINDOWS_DUE 64u /* and that wait for it */
+#define BIND_CHAIN 16u    /* binds and invalidations in one post */
+#define WINDOWS_DUE 64u   /* and that wait for it */
+#define ASIDE_WINDOWS 64u /* held-out indices that a device gives out again */
 /* Of an ANY invitation the name comes later, from a stranger: its quota class is one for all. */
 #define ENGINE_ANY_ACCOUNT "(any)"
-#define PEER_REFUSALS 64u /* answers to importers that wait to be sent */
 
 struct peer;
 struct notify;
@@ -65,6 +65,7 @@ struct context {
 struct chain {
 	struct conn *conn;
 	uint32_t n;
+	uint32_t posted;                /* of a post that failed */
 	uint64_t bytes;                 /* of all */
 	struct native_wr wr[CHAIN_WRS]; /* each with its place in sge, and linked to the next */
 	struct native_sge sge[CHAIN_WRS][WR_SGES];
@@ -73,19 +74,26 @@ struct chain {
 struct lane {
 	struct escrow_engine *e;
 	struct lock lock;
-	uint32_t in;  /* const: index of the context */
-	uint64_t bit; /* const: of struct transfer's lanes held */
+	uint64_t inline_below; /* const: a WRITE of fewer bytes takes them with it */
+	uint32_t in;           /* const: index of the context */
+	uint64_t bit;          /* const: of struct transfer's lanes held */
 	struct context *context;
 	struct ledger_lane *ledger;
 	struct native_lane *native; /* lane; NULL once a destroy step was called */
+	struct native_lane
+		*quick; /* lane: the same; NULL too if it is deaf, or a fault plan has a word */
 	uint64_t owner;
-	_Atomic uint32_t users; /* connections charged and not gone: without any it is not polled */
+	uint32_t users; /* lock: connections charged and not gone; e->lanes_used */
 	struct native_cqe cqe[CQE_BATCH];   /* lane */
 	struct ledger_done done[CQE_BATCH]; /* lane */
 	struct chain chain;                 /* lane */
-	_Atomic uint8_t poisoned;
-	uint8_t created;     /* runner: 1 channel, 2 queue too */
-	uint8_t poison_seen; /* runner */
+	struct native_wr single; /* lane: of a call of one op, which is one slice; it has no next */
+	struct native_sge single_sge;
+	uint32_t slots; /* lane: of ops without a life, for the next on it; linked as in the pool */
+	_Atomic uint8_t poisoned; /* its queue is not believed any more: nothing new comes on it */
+	uint8_t deaf;             /* lane: nor asked, also because its device is lost */
+	uint8_t created;          /* runner: 1 channel, 2 queue too */
+	uint8_t poison_seen;      /* runner */
 	int fd;
 	/* lane: completions that a fault plan keeps back */
 	struct native_cqe held[FAULT_HELD];
@@ -111,7 +119,15 @@ enum conn_stage {
 enum conn_ready {
 	CONN_NOT_READY,
 	CONN_USABLE,
-	CONN_PAUSED /* up, but its rail is not, here or at the peer */
+	CONN_PAUSED,  /* up, but its rail is not, here or at the peer */
+	CONN_RENEWING /* another will be in its place soon */
+};
+
+/* How far it is on its way to be made anew (renew.c). */
+enum conn_renew {
+	RENEW_NOT,
+	RENEW_DRAINING, /* no transfer is posted, and what was posted ends */
+	RENEW_DRAINED,  /* nor has the other end anything on it: its end costs nobody anything */
 };
 
 struct conn {
@@ -125,19 +141,35 @@ struct conn {
 	_Atomic uint32_t epoch; /* of its queue pair; the set's at first; under the lane's lock */
 	_Atomic uint8_t ready;  /* enum conn_ready; written under the lane's lock */
 	_Atomic uint8_t broken; /* an error completion or event: it can post no more */
-	uint8_t stage;          /* runner, lock */
-	uint8_t established;    /* runner */
-	uint8_t err_ok;         /* the error state was confirmed */
-	uint64_t deadline;      /* runner: when harvesting, or coming back, ends */
+	_Atomic uint32_t open; /* its epoch while a transfer may use it, by both of these; else 0 */
+	uint8_t stage;         /* runner, lock */
+	uint8_t established, err_ok; /* runner; the error state was confirmed */
+	uint8_t placed; /* lock: its place in what the process may have is kept, and it is not there */
+	uint64_t deadline; /* runner: when harvesting, or coming back, ends */
 	/* runner: the way back of a connection whose peer stays (mend.c) */
 	uint64_t up_since, retry_at;
 	uint8_t tries;
-	uint8_t lost_due;             /* the peer is to be told that it is over */
+	uint8_t lost_due; /* the peer is to be told that it is over */
+	uint8_t say_lost; /* so is the host's log, if the peer stays */
+	uint8_t renew;    /* runner, lock: enum conn_renew */
+	uint32_t spent;   /* lock: indices of windows that are held out for keys on it */
 	_Atomic uint64_t outstanding; /* bytes posted and not settled */
 	uint32_t slices;              /* lane: of ops, posted and not settled; at most send_depth */
 	uint64_t planned;             /* lane: bytes, while an op is planned */
 	uint8_t open_end;             /* lane: the last slice posted asks for no completion */
+	uint32_t *slots; /* where the slots of ops go that end here: its lane's, or the engine's */
 };
+
+/* lock: grants that have not ended, or are stuck, and their bytes. */
+struct granted {
+	uint64_t bytes;
+	uint32_t grants;
+};
+
+#define OFFERS_REFUSED 1u /* what is kept with the peer: refusals, grants that have gone */
+#define OFFERS_REMOTES 2u /* asks, and what is given back */
+#define OFFERS_GRANTS 4u  /* answers and keys, of the grants that are named */
+#define OFFERS_ALL 8u     /* or of more than can be named */
 
 enum peer_state {
 	PEER_FREE,
@@ -165,6 +197,7 @@ struct carrier {
 	struct message_slot slots[MESSAGE_SLOTS];
 	_Atomic uint32_t waits; /* a message waits for a free slot */
 	uint32_t *received;     /* that the runner has not read: index, and bytes << 16 */
+	uint64_t owed[16];      /* of the receives that are posted one bit each: at most 1024 */
 	uint32_t rx_head, rx_tail;
 	/* lock */
 	uint32_t credits; /* sends that the peer has room for */
@@ -198,6 +231,25 @@ struct channel {
 	uint32_t taken_due;
 };
 
+/* Which of a peer's connections is to be made anew: its index + 1, or 0.  lock (renew.c) */
+struct renewal {
+	uint32_t wish;  /* ours */
+	uint32_t asked; /* the other end's: what we may do, or (passive) are to do */
+	uint32_t at;    /* under way */
+	uint32_t no;    /* the other end is to be told that it is not made anew */
+	uint64_t asked_as,
+		as;      /* of the one asked for, and of that under way: epoch | number << 32 */
+	uint64_t no_as;  /* and of what it is told */
+	uint32_t number; /* of the last one that we began */
+	uint32_t slices; /* of ops, when last looked at */
+	uint8_t wish_due, at_due; /* enum wire_message_type that it is to be told, or 0 */
+	uint8_t said, heard;      /* that this end, or the other, has nothing on it any more */
+	uint8_t leaving;       /* the windows there are being invalidated: there is no way back */
+	uint8_t room_kept;     /* for a moment: its place in the quotas is taken for it */
+	uint8_t failed, rests; /* how often in a row nothing came of it; not yet again */
+	uint64_t wish_until, until, end_by, rests_until;
+};
+
 struct peer {
 	struct work work;
 	struct escrow_engine *e;
@@ -218,6 +270,7 @@ struct peer {
 	uint32_t peer_depth; /* receives the other side posts */
 	uint32_t loop;       /* index + 1 of the other end of a loopback */
 	uint32_t grants;     /* lock: not ended */
+	struct granted granted;
 	uint32_t stuck, up_told;
 	_Atomic uint32_t polled; /* its last event was given out */
 	uint8_t secret[16];      /* of the ticket by which a passive end came */
@@ -227,20 +280,30 @@ struct peer {
 	uint8_t rail_told[NATIVE_MAX_RAILS];  /* lock: what the peer knows of our rails */
 	uint8_t rail_there[NATIVE_MAX_RAILS]; /* lock: what it said of its own */
 	_Atomic uint32_t ops;                 /* outstanding */
-	_Atomic uint32_t room_wanted;         /* a transfer found no slot free */
-	_Atomic uint32_t watched;             /* a drain or the teardown waits for its ops */
-	struct wire_invitation *invitation;   /* lock: of an active end */
+	_Atomic uint32_t wants;               /* PEER_*, see lane.h */
+	_Atomic uint8_t shown_out; /* it broke the protocol: none of its connections comes back */
+	struct renewal renewal;
+	struct wire_invitation *invitation; /* lock: of an active end */
 	struct channel channel;
 	struct carrier *carriers;        /* one a rail */
 	_Atomic(struct notify *) riders; /* messages whose op has ended */
 	_Atomic uint32_t notes;          /* places for its messages, also of a life before */
-	uint32_t offers_due;             /* lock: something of offer.c waits to be sent */
+	uint32_t offers_due;             /* lock: OFFERS_*, what of offer.c waits to be sent */
+	uint64_t join_at;   /* runner: a grant got no window on a connection: when to try again */
+	uint64_t keys_at;   /* lock: what was imported may lack a key: when to ask for it again */
+	uint32_t keys_from; /* runner: at which of the remotes that goes on */
+	uint32_t asked;     /* lock: offers that it has not answered yet */
 	uint32_t nrefusals;
 	struct {
 		uint64_t request;
 		escrow_status status;
-	} refusals[PEER_REFUSALS];
-	uint32_t draining; /* lock */
+	} refusals[WIRE_ASKS];
+	uint32_t ngone;
+	uint64_t gone
+		[WIRE_ASKS]; /* lock: grants of which it asked for keys, and that have gone: it is to be told */
+	uint32_t ntell;
+	uint64_t tell[WIRE_ASKS]; /* lock: grants of ours of which it is to be told something */
+	uint32_t draining;        /* lock */
 	_Atomic uint32_t drained_queued;
 	uint64_t drain_deadline;
 	struct event_node up, lost, down, drained;
@@ -266,10 +329,10 @@ struct region {
 	_Atomic uint64_t length; /* without a lane it says nothing for certain */
 	uint32_t kind;           /* ESCROW_MEMORY_* */
 	uint32_t state;          /* lock */
-	uint32_t grants;         /* lock: grants and offers on it */
+	uint32_t grants;         /* lock: grants and offers on it, also stuck ones */
 	uint32_t stuck;
 	uint32_t silent;           /* the register call failed: no event */
-	_Atomic uint32_t polled;   /* its last event was given out */
+	_Atomic uint32_t polled;   /* the event of its end was given out */
 	struct region_part *parts; /* one a context */
 	struct event_node ended;
 };
@@ -305,6 +368,8 @@ struct window {
 	uint8_t due;      /* runner: enum window_due */
 	uint8_t tag;      /* runner: of the bind that is due */
 	uint8_t key_due;  /* lock: bound after the grant was exported, the peer is to be told */
+	uint8_t in_use;   /* lock: counted as such */
+	uint8_t chained;  /* runner: while a chain is collected */
 	/* lane writes them, then settled: what the ledger gave out for what was asked */
 	uint8_t what, outcome, releases;
 	_Atomic uint8_t settled;
@@ -322,30 +387,43 @@ enum grant_state {
 
 struct grant {
 	struct work work;
-	_Atomic uint64_t handle; /* the first part's; 0 = free */
-	uint64_t user;
+	_Atomic uint64_t handle; /* parts[main]; 0 = free, or its last event was given out */
+	union {
+		uint64_t user;
+		uint64_t
+			request; /* hidden: the number of the importer that waits for an answer, or 0 */
+	};
 	struct peer *peer; /* NULL: an offer */
 	struct region *region;
 	uint64_t addr, length;
-	uint64_t request;     /* the importer's number of the request */
-	escrow_status failed; /* of the bind; then it ends by READY */
 	uint32_t offer;       /* index + 1 of the offer it came from */
 	uint32_t offspring;   /* of an offer: grants that came from it and are not free */
-	uint32_t nwindows;
+	escrow_status failed; /* of the bind; then it ends by READY */
+	uint16_t nwindows;    /* at most WIRE_MAX_KEYS */
+	uint16_t end;         /* kind of its last event, once that is told */
+	uint8_t main;         /* the first of its parts, when it was made */
 	uint8_t rights;
 	uint8_t state;  /* lock */
 	uint8_t hidden; /* made for an importer of an offer: no events */
 	uint8_t answer_due;
-	uint8_t stuck, ready_told;
-	uint8_t revoked;           /* ledger_grant_revoke was called */
-	_Atomic uint8_t polled;    /* its last event was given out */
-	struct window **windows;   /* one a connection of the peer, by its index */
-	struct region_part *exact; /* nexact of them: see exact.c */
-	uint64_t *parts;           /* ledger grants, one a context; 0 = none or gone */
-	struct event_node ready, ended;
+	uint8_t stuck;
+	uint8_t ready_told : 1, revoked : 1; /* lock; revoked: ledger_grant_revoke was called */
+	_Atomic uint8_t polled;              /* the event of its end was given out */
+	struct window **windows;             /* one a connection of the peer, by its index */
+	struct region_part *exact;           /* nexact of them: see exact.c */
+	uint64_t *parts;                     /* ledger grants, one a context; 0 = none or gone */
+	struct event_link ready, ended;
 };
 
-enum remote_state { REMOTE_FREE, REMOTE_ASKING, REMOTE_LIVE, REMOTE_DEAD, REMOTE_FORGOTTEN };
+/* REFUSED: its owner, who is still there, has refused it or taken it back; DEAD: the owner is gone. */
+enum remote_state {
+	REMOTE_FREE,
+	REMOTE_ASKING,
+	REMOTE_LIVE,
+	REMOTE_REFUSED,
+	REMOTE_DEAD,
+	REMOTE_FORGOTTEN
+};
 
 struct remote {
 	struct work work;
@@ -369,6 +447,7 @@ struct remote {
 	uint32_t keys_due;   /* what was imported lacks keys of now: the owner is to be asked */
 	_Atomic uint32_t ready_polled;
 	uint32_t next_free; /* lock: index + 1 */
+	uint32_t next_same; /* lock: index + 1 of the next whose grant may be the same */
 	struct event_node ready;
 };
 #define REMOTE_CLOSED (UINT64_C(1) << 63)
@@ -376,10 +455,15 @@ struct remote {
 /* ---- Ops ------------------------------------------------------------------------------------------ */
 enum op_state { OP_FREE, OP_ACTIVE, OP_DONE, OP_HELD };
 
+/* Of one that is held: its OP_DONE was told; it came back.  On two lanes: the second of both tells OP_RETURNED. */
+#define OP_TOLD 1u
+#define OP_BACK 2u
+
 struct op {
 	_Atomic uint64_t handle; /* of this life; of one that is free, of the next */
 	_Atomic uint32_t state;
-	uint8_t odd; /* it has a deadline or a rider: of one that is free, neither */
+	uint8_t odd;          /* it has a deadline or a rider: of one that is free, neither */
+	_Atomic uint8_t held; /* OP_TOLD, OP_BACK */
 	uint64_t user;
 	struct remote *remote;
 	_Atomic uint64_t canceled; /* the handle of the life that was */

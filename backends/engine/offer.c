@@ -7,13 +7,29 @@
 
 #include <string.h>
 
+/* There is room for all that a peer may have asked for; who asks for more is not answered. */
 static void refuse(struct escrow_engine *e, struct peer *p, uint64_t request, escrow_status why)
 {
-	if (p->nrefusals < PEER_REFUSALS) {
+	if (p->nrefusals < WIRE_ASKS) {
 		p->refusals[p->nrefusals].request = request;
 		p->refusals[p->nrefusals++].status = why;
 	}
-	p->offers_due = 1;
+	p->offers_due |= OFFERS_REFUSED;
+}
+
+/* Named, or all of them are gone through: a message that asks for something shall not cost that. */
+static void tell(struct peer *p, const struct grant *g)
+{
+	uint64_t handle = atomic_load(&g->handle);
+
+	if (p->ntell && p->tell[p->ntell - 1] == handle)
+		return;
+	if (p->ntell == WIRE_ASKS) {
+		p->offers_due |= OFFERS_ALL;
+		return;
+	}
+	p->tell[p->ntell++] = handle;
+	p->offers_due |= OFFERS_GRANTS;
 }
 
 void en_offer_ask(struct escrow_engine *e, struct peer *p, const struct wire_message *m)
@@ -39,6 +55,7 @@ void en_offer_ask(struct escrow_engine *e, struct peer *p, const struct wire_mes
 	g->offer = (uint32_t)(offer - e->grants) + 1;
 	offer->offspring++;
 	g->request = m->b;
+	en_work(e, &g->work);
 }
 
 void en_offer_returned(struct escrow_engine *e, struct peer *p, const struct wire_message *m)
@@ -51,13 +68,13 @@ void en_offer_returned(struct escrow_engine *e, struct peer *p, const struct wir
 
 void en_offer_answer(struct escrow_engine *e, struct grant *g)
 {
-	if (g->failed) {
-		refuse(e, g->peer, g->request, g->failed);
-		en_work(e, &g->peer->work);
-		return;
+	if (g->state == GRANT_READY) {
+		g->answer_due = 1;
+		tell(g->peer, g);
+	} else {
+		refuse(e, g->peer, g->request, g->failed ? g->failed : ESCROW_E_REFUSED);
+		g->request = 0;
 	}
-	g->answer_due = 1;
-	g->peer->offers_due = 1;
 	en_work(e, &g->peer->work);
 }
 
@@ -95,18 +112,38 @@ void en_offspring_leave(struct escrow_engine *e, struct grant *g)
 	g->offer = 0;
 }
 
-/* Told again, what the asker has of them too: it knows best which are good. */
+/* Bound on a connection that came back?  What the asker has of those is told again: it knows best which are good. */
+static bool is_to_tell(const struct peer *p, const struct window *w)
+{
+	return w && w->use == WINDOW_BOUND && conn_came_back(p, atomic_load(&w->conn->epoch));
+}
+
+/* Who is told nothing here asks again. */
 void en_keys_asked(struct escrow_engine *e, struct peer *p, const struct wire_message *m)
 {
 	struct grant *g = en_grant_find(e, m->a);
 	uint32_t i;
 
-	if (!g || g->peer != p || g->state != GRANT_READY)
+	if (!g || g->peer != p || g->state != GRANT_READY) {
+		if (p->ngone < WIRE_ASKS)
+			p->gone[p->ngone++] = m->a;
+		p->offers_due |= OFFERS_REFUSED;
 		return;
+	}
 	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i] && g->windows[i]->use == WINDOW_BOUND)
+		if (is_to_tell(p, g->windows[i])) {
 			g->windows[i]->key_due = 1;
-	p->offers_due = 1;
+			tell(p, g);
+		}
+}
+
+void en_key_tell(struct escrow_engine *e, struct window *w)
+{
+	struct peer *p = w->conn->peer;
+
+	w->key_due = 1;
+	tell(p, w->grant);
+	en_work(e, &p->work);
 }
 
 /* ---- Sending what is due ----------------------------------------------------------------------- */
@@ -135,6 +172,19 @@ static bool send_answer(struct escrow_engine *e, struct peer *p, struct grant *g
 	if (en_channel_send(p, &m, e->runner_copy) < 0)
 		return false;
 	g->answer_due = 0;
+	g->request = 0;
+	return true;
+}
+
+static bool send_gone(struct peer *p)
+{
+	while (p->ngone) {
+		struct wire_message m = {.type = WIRE_KEY, .a = p->gone[p->ngone - 1]};
+
+		if (en_channel_send(p, &m, NULL) < 0)
+			return false;
+		p->ngone--;
+	}
 	return true;
 }
 
@@ -143,7 +193,7 @@ static enum wire_message_type due(const struct remote *r)
 {
 	uint32_t state = atomic_load(&r->state);
 
-	if (state == REMOTE_ASKING && !r->sent)
+	if (state == REMOTE_ASKING && !r->sent && r->peer->asked < WIRE_ASKS)
 		return WIRE_OFFER_ASK;
 	if (state == REMOTE_LIVE && r->keys_due)
 		return WIRE_KEY_ASK;
@@ -166,9 +216,11 @@ static bool send_ask(struct escrow_engine *e, struct peer *p, struct remote *r,
 	switch (type) {
 	case WIRE_OFFER_ASK:
 		r->sent = 1;
+		p->asked++;
 		break;
 	case WIRE_KEY_ASK:
 		r->keys_due = 0;
+		en_remotes_ask_later(e, p);
 		break;
 	default:
 		r->give_back = 0;
@@ -193,17 +245,16 @@ static bool send_asks(struct escrow_engine *e, struct peer *p)
 	return true;
 }
 
-static bool send_keys(struct escrow_engine *e, struct peer *p)
+static bool send_keys(struct peer *p, struct grant *g)
 {
 	uint32_t i;
 
-	for (i = 0; i < e->nwindows; i++) {
-		struct window *w = &e->windows[i];
-		struct wire_message m = {.type = WIRE_KEY};
+	for (i = 0; i < g->nwindows; i++) {
+		struct window *w = g->windows[i];
+		struct wire_message m = {.type = WIRE_KEY, .a = atomic_load(&g->handle)};
 
-		if (!w->key_due || w->conn->peer != p)
+		if (!w || !w->key_due)
 			continue;
-		m.a = atomic_load(&w->grant->handle);
 		m.b = (uint64_t)atomic_load(&w->conn->epoch) << 32 | w->rkey;
 		if (en_channel_send(p, &m, NULL) < 0)
 			return false;
@@ -212,19 +263,45 @@ static bool send_keys(struct escrow_engine *e, struct peer *p)
 	return true;
 }
 
-void en_offers_send(struct escrow_engine *e, struct peer *p)
+/* Keys behind the answer: before it nobody knows whose they are. */
+static bool send_of(struct escrow_engine *e, struct peer *p, struct grant *g)
 {
-	bool all;
+	if (!g || g->peer != p || g->state != GRANT_READY)
+		return true;
+	return (!g->answer_due || send_answer(e, p, g)) && send_keys(p, g);
+}
+
+static bool send_named(struct escrow_engine *e, struct peer *p)
+{
+	while (p->ntell && send_of(e, p, en_grant_find(e, p->tell[p->ntell - 1])))
+		p->ntell--;
+	return !p->ntell;
+}
+
+static bool send_all(struct escrow_engine *e, struct peer *p)
+{
 	uint32_t i;
 
-	if (!p->offers_due)
-		return;
-	all = send_refusals(p) && send_asks(e, p) && send_keys(e, p);
-	for (i = 0; i < e->config.max_grants && all; i++) {
-		struct grant *g = &e->grants[i];
+	for (i = 0; i < e->config.max_grants; i++)
+		if (!send_of(e, p, &e->grants[i]))
+			return false;
+	return true;
+}
 
-		if (g->peer == p && g->answer_due && g->state == GRANT_READY)
-			all = send_answer(e, p, g);
-	}
-	p->offers_due = !all;
+void en_offers_send(struct escrow_engine *e, struct peer *p)
+{
+	uint32_t due = p->offers_due;
+
+	if (due & OFFERS_REFUSED && !(send_refusals(p) && send_gone(p)))
+		return;
+	p->offers_due &= ~OFFERS_REFUSED;
+	if (due & OFFERS_REMOTES && !send_asks(e, p))
+		return;
+	p->offers_due &= ~OFFERS_REMOTES;
+	if (due & OFFERS_GRANTS && !send_named(e, p))
+		return;
+	p->offers_due &= ~OFFERS_GRANTS;
+	if (due & OFFERS_ALL && !send_all(e, p))
+		return;
+	p->offers_due = 0;
 }

@@ -22,7 +22,7 @@ void en_op_init(struct escrow_engine *e, struct op *op)
 
 static void pool_filled(struct escrow_engine *e)
 {
-	if (atomic_load(&e->pool_wanted) && atomic_exchange(&e->pool_wanted, 0))
+	if ((atomic_load(&e->wants) & WANT_OP) && (atomic_fetch_and(&e->wants, ~WANT_OP) & WANT_OP))
 		en_room(e);
 }
 
@@ -39,7 +39,9 @@ void en_op_over(struct escrow_engine *e, struct op *op)
 		en_deadline_drop(e, op);
 		plain_again(op);
 	}
-	op_over(e, op, (uint32_t)(op - e->op_table));
+	op_end(op, atomic_load(&op->handle));
+	/* Kept with others until the end of the poll. */
+	slot_back(e, &e->ended, (uint32_t)(op - e->op_table));
 }
 
 void en_op_polled(struct escrow_engine *e, struct event_node *node)
@@ -53,7 +55,7 @@ void en_op_polled(struct escrow_engine *e, struct event_node *node)
 
 void en_ops_give(struct escrow_engine *e)
 {
-	pool_give_some(&e->op_pool, e->ended, e->ended_last);
+	pool_give_some(&e->op_pool, e->ended, pool_last(&e->op_pool, e->ended, UINT32_MAX));
 	e->ended = POOL_NONE;
 	pool_filled(e);
 }
@@ -64,9 +66,46 @@ void en_op_unused(struct escrow_engine *e, struct transfer *t, struct op *op)
 	uint32_t i = (uint32_t)(op - e->op_table);
 
 	plain_again(op);
-	op_end(op);
+	op_end(op, atomic_load(&op->handle));
 	pool_link(&e->op_pool, i, t->spare);
 	t->spare = i;
+}
+
+/* lane. */
+static bool slots_of_lane_back(struct escrow_engine *e, struct lane *lane)
+{
+	uint32_t first = lane->slots;
+
+	if (first == POOL_NONE)
+		return false;
+	lane->slots = POOL_NONE;
+	pool_give_some(&e->op_pool, first, pool_last(&e->op_pool, first, UINT32_MAX));
+	return true;
+}
+
+/*
+ * A lane that somebody has may get some, or have some: who gives it back tells ROOM then (FULL_BUSY).  With the lanes
+ * seen empty, whoever ends an op gives its slot to the pool and tells it, as WANT_OP stands (FULL_POOL).
+ */
+bool en_slots_back(struct escrow_engine *e, struct transfer *t)
+{
+	bool any = false, busy = false;
+	uint32_t i;
+
+	for (i = 0; i < e->nlanes; i++) {
+		struct lane *lane = &e->lanes[i];
+		bool ours = t->held & lane->bit;
+
+		if (!ours && !en_lane_trylock(lane)) {
+			busy = true;
+			continue;
+		}
+		any |= slots_of_lane_back(e, lane);
+		if (!ours)
+			en_lane_unlock(lane);
+	}
+	t->full = busy ? FULL_BUSY : FULL_POOL;
+	return any;
 }
 
 /* At the end of a call. */
@@ -86,6 +125,7 @@ escrow_status engine_cancel(struct escrow_engine *e, uint64_t handle, uint32_t f
 {
 	struct op *op;
 	uint32_t state;
+	uint64_t seen;
 
 	if (!engine_here(e) || !state_allows(SLOT_CANCEL, engine_state(e)))
 		return ESCROW_E_STATE;
@@ -98,6 +138,11 @@ escrow_status engine_cancel(struct escrow_engine *e, uint64_t handle, uint32_t f
 	if (state == OP_DONE || state == OP_HELD)
 		return ESCROW_OK;
 	/* Every slice is with the device: what it has cannot be taken back, only the reason changes. */
-	atomic_store(&op->canceled, handle);
+	do {
+		seen = atomic_load(&op->canceled);
+		/* It has ended meanwhile: the mark may be that of the next one there. */
+		if (atomic_load(&op->handle) != handle)
+			return ESCROW_OK;
+	} while (!atomic_compare_exchange_weak(&op->canceled, &seen, handle));
 	return ESCROW_IN_PROGRESS;
 }

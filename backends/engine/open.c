@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #define TICKETS_PER_PEER 4u
-#define ASIDE_WINDOWS 64u /* held-out indices that a device gives out again */
 
 /* ---- Memory ------------------------------------------------------------------------------------ */
 void *en_block(struct escrow_engine *e, uint64_t n, uint64_t size)
@@ -43,8 +42,7 @@ static bool tables(struct escrow_engine *e)
 	       (e->regions = en_block(e, c->max_regions, sizeof(*e->regions))) &&
 	       (e->peers = en_block(e, c->max_peers, sizeof(*e->peers))) &&
 	       (e->grants = en_block(e, c->max_grants, sizeof(*e->grants))) &&
-	       (e->windows = en_block(e, e->nwindows, sizeof(*e->windows))) &&
-	       (e->remotes = en_block(e, c->max_remotes, sizeof(*e->remotes))) &&
+	       (e->windows = en_block(e, e->nwindows, sizeof(*e->windows))) && en_remotes_open(e) &&
 	       (e->tickets = en_block(e, e->ntickets, sizeof(*e->tickets))) &&
 	       (e->epochs = en_block(e, e->nepochs, sizeof(*e->epochs))) &&
 	       (e->op_table = en_block(e, c->max_ops, sizeof(*e->op_table))) &&
@@ -147,6 +145,8 @@ static escrow_status open_ledger(struct escrow_engine *e, struct escrow_error *e
 		.sq_depth = e->sq_depth,
 		.stuck_percent = (uint32_t)c->stuck_share,
 		.devices = e->ncontexts,
+		.window_binds = (uint32_t)c->window_binds,
+		.placed = ENGINE_PLACED,
 	};
 	struct escrow_error detail = {.size = sizeof(detail)};
 	escrow_status st;

@@ -16,12 +16,22 @@ int event_watch(struct escrow_engine *e, int fd);
 void event_unwatch(struct escrow_engine *e, int fd);
 /* [any] Wakes a host that sleeps on an armed event_fd. */
 void event_wake(struct escrow_engine *e);
+/* [any] What event_stand() has put into the queue. */
+static inline void event_told(struct escrow_engine *e, struct event_link *before,
+			      struct event_link *link)
+{
+	event_show(before, link);
+	if (atomic_load(&e->armed))
+		event_wake(e);
+}
+static inline void event_put_link(struct escrow_engine *e, struct event_link *link)
+{
+	event_told(e, event_stand(&e->events, link), link);
+}
 /* [any] A node whose event is filled in. */
 static inline void event_put(struct escrow_engine *e, struct event_node *node)
 {
-	event_push(&e->events, node);
-	if (atomic_load(&e->armed))
-		event_wake(e);
+	event_put_link(e, &node->link);
 }
 
 /* ---- control.c ------------------------------------------------------------------------------------ */
@@ -34,13 +44,17 @@ void en_work(struct escrow_engine *e, struct work *work);
  */
 /* [lane] As en_work, by a poll, which then calls en_help_poll. */
 void en_help_work(struct escrow_engine *e, struct work *work);
-/* [ctl], locked: true = en_help_end is to be called, locked, behind what makes the work. */
-bool en_help_begin(struct escrow_engine *e);
-void en_help_end(struct escrow_engine *e);
+/*
+ * [ctl], locked. What a slot was asked for, together with what else is asked for till the next poll or arm, which does
+ * it; here and now if a chain is full or the host waits for its descriptor; by the thread if nobody comes.
+ */
+void en_help_ask(struct escrow_engine *e, struct work *work);
 /* [poll] Not locked, no lane. */
 void en_help_poll(struct escrow_engine *e);
 /* [any] The runner looks at all deadlines at `ns` at the latest. */
 void en_wake_at(struct escrow_engine *e, uint64_t ns);
+/* ns, between two looks at what nothing tells of: the host may not be polling. */
+#define EN_LOOK_AGAIN 5000000u
 /* The runner's one pass; by poll or by the thread.  Not locked. */
 void en_control_run(struct escrow_engine *e);
 bool en_control_has_work(struct escrow_engine *e);
@@ -52,6 +66,8 @@ void en_thread_join(struct escrow_engine *e);
 /* ---- step.c: every native [ctrl] step and every post passes here -------------------------------------- */
 /* What an errno of a step that makes something means for the host. */
 escrow_status en_status_of(int rc);
+/* The same where nothing of what was asked for is the host's; 0 is OK. */
+escrow_status en_status_of_own(int rc);
 /* runner. ESCROW_STEP_* of an object that is there; 0 or errno. */
 int en_step(struct context *c, uint32_t step, void *object);
 /* [any] The device of the context is gone: no step is made on it any more, and the runner freezes it. */
@@ -67,11 +83,12 @@ int en_step_device(struct escrow_engine *e, uint32_t index, struct escrow_error 
 int en_step_register(struct escrow_engine *e, struct context *c,
 		     const struct escrow_region_args *args, struct native_region **out,
 		     struct escrow_error *error);
-/* lane.  step: ESCROW_STEP_POST, BIND_WINDOW or INVALIDATE. */
+/* lane.  step: ESCROW_STEP_POST, BIND_WINDOW or INVALIDATE; the last of them has no next. */
 int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, struct native_wr *wr,
 		    uint32_t n, uint32_t *posted);
-/* The device answered rc; all: the requests are its own all the same. */
-void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc, bool all);
+/* The device answered rc: the errno, and how many of the requests are its own all the same. */
+int en_post_failed(struct escrow_engine *e, struct conn *conn, struct native_wr *wr, uint32_t n,
+		   uint32_t *posted, int rc);
 static inline int en_post(struct escrow_engine *e, struct conn *conn, uint32_t step,
 			  struct native_wr *wr, uint32_t n, uint32_t *posted)
 {
@@ -80,11 +97,9 @@ static inline int en_post(struct escrow_engine *e, struct conn *conn, uint32_t s
 	if (e->config.test_faults)
 		return en_post_planned(e, conn, step, wr, n, posted);
 	engine_count(&e->counters.posts, 1);
-	*posted = 0;
+	*posted = n;
 	rc = e->ops->post(conn->native, wr, n, posted);
-	if (rc)
-		en_post_failed(e, conn, rc, *posted == n);
-	return rc;
+	return __builtin_expect(rc != 0, 0) ? en_post_failed(e, conn, wr, n, posted, rc) : 0;
 }
 
 /* ---- lane.c ------------------------------------------------------------------------------------------------ */
@@ -95,33 +110,26 @@ uint64_t en_devices_lack(const struct escrow_engine *e);
 escrow_status en_lanes_open(struct escrow_engine *e, struct escrow_error *error);
 /* runner. Windows, lanes and devices: what can go goes, the rest is quarantined. */
 void en_devices_close(struct escrow_engine *e);
+bool en_owner_quarantined(struct escrow_engine *e, uint64_t owner);
 /* Kept by the quarantine of others, without a failure of its own? */
 bool en_owner_held(struct escrow_engine *e, uint64_t owner);
+/* A receipt from outside released it: its native object stays, and is not called any more. */
+bool en_owner_gone(struct escrow_engine *e, uint64_t owner);
 uint64_t en_weak_bits(const struct escrow_engine *e);
-static inline bool en_lane_trylock(struct lane *lane)
-{
-	return lock_try(&lane->lock);
-}
-void en_lane_lock(struct lane *lane);
-void en_room(struct escrow_engine *e);
-/* Of one that the ledger knows to have been passed. */
-static inline void en_lane_give(struct escrow_engine *e, struct lane *lane)
-{
-	lock_give(&lane->lock);
-	/* A transfer that found every lane busy is told when one is free again. */
-	if (atomic_load(&e->busy_wanted) && atomic_exchange(&e->busy_wanted, 0))
-		en_room(e);
-}
-static inline void en_lane_unlock(struct lane *lane)
-{
-	ledger_lane_sync(lane->ledger);
-	en_lane_give(lane->e, lane);
-}
 /* lane. With a fault plan: what it kept back and is due; completions that it may change. */
 void en_faults_due(struct lane *lane, struct event_out *out);
 void en_take_planned(struct lane *lane, const struct native_cqe *cqe, int n, struct event_out *out);
-/* poll.c, lane. Takes completions and settles them; out: of a poll, else NULL. */
-bool en_lane_poll(struct lane *lane, struct event_out *out);
+/* poll.c, lane. Takes completions and settles them; true: there may be more. */
+bool en_lane_poll(struct lane *lane);
+/* locked. Takes all that is in its queue now. */
+void en_lane_clear(struct lane *lane);
+/* lane. Its queue says that it is unusable: not a word of it is believed from here on. */
+void en_lane_breaks(struct lane *lane);
+/* A connection that is made there can end what is posted on it. */
+static inline bool en_lane_stands(const struct lane *lane)
+{
+	return lane->native && !atomic_load(&lane->context->fatal) && !atomic_load(&lane->poisoned);
+}
 /* [poll] Asks every lane for a wake-up; false if one was busy or had something. */
 bool en_lanes_arm(struct escrow_engine *e);
 /* runner */
@@ -164,7 +172,7 @@ void en_deadline_add(struct escrow_engine *e, struct op *op);
 /* [poll] Is there any? */
 static inline bool en_deadlines(struct escrow_engine *e)
 {
-	return e->heap_n || atomic_load_explicit(&e->fresh, memory_order_relaxed);
+	return e->heap_n || atomic_load(&e->fresh);
 }
 /* [poll] Tells those that have passed. */
 void en_deadline_run(struct escrow_engine *e, uint64_t now, struct event_out *out);
@@ -183,6 +191,8 @@ static inline struct region *en_region_find(struct escrow_engine *e, uint64_t ha
 /* near.c, not locked. Notes how far the memory is from each device. */
 void en_region_near(struct escrow_engine *e, struct region *r, const struct escrow_region_args *a);
 void en_region_advance(struct escrow_engine *e, struct region *r);
+/* locked. Those that are leaving and were still lent from are looked at once more. */
+void en_regions_again(struct escrow_engine *e);
 /* not lane. Every lane passes once, so that none still uses what was withdrawn. */
 void en_sync_lanes(struct escrow_engine *e);
 /* runner, in QUARANTINED. What a late receipt, or one from outside, lets go. */
@@ -207,8 +217,14 @@ void en_peer_check_up(struct escrow_engine *e, struct peer *p);
 void en_peer_undo(struct escrow_engine *e, struct peer *p);
 /* locked. Charges all connections of the set, or none. */
 escrow_status en_conns_charge(struct escrow_engine *e, struct peer *p, struct escrow_error *error);
+/* Without that no set comes up. */
+bool en_first_lane_stands(const struct escrow_engine *e);
 escrow_status en_conn_charge(struct escrow_engine *e, struct conn *c, struct escrow_error *error);
+/* locked. One that comes back, and leaves others that do their room. */
+escrow_status en_conn_charge_again(struct escrow_engine *e, struct conn *c);
 void en_conn_uncharge(struct escrow_engine *e, struct conn *c);
+/* locked. It is not made anew any more: nor is its place in what the process may have kept for that. */
+void en_conn_place_back(struct escrow_engine *e, struct conn *c);
 /* runner. Makes connection `index` of the peer; OK or why not. */
 escrow_status en_conn_make(struct escrow_engine *e, struct peer *p, uint32_t index);
 /* runner. True when the connection is gone or quarantined. */
@@ -228,6 +244,10 @@ bool en_conn_given_up(const struct conn *c);
 void en_conn_failed(struct escrow_engine *e, struct conn *c, escrow_status reason);
 /* runner. Says to the data path whether it may be used. */
 void en_conn_gate(struct escrow_engine *e, struct conn *c);
+/* runner. It stands again, while its peer is up: grants and what was imported get their keys on it. */
+void en_conn_returned(struct escrow_engine *e, struct conn *c);
+/* locked. Here and at the peer. */
+bool en_conn_rail_up(const struct conn *c);
 /* runner. As en_conn_connect, but one whose rail is down is left for later. */
 escrow_status en_conn_first(struct escrow_engine *e, struct peer *p, uint32_t index);
 /* runner. Retires what broke, and makes it again when it is time. */
@@ -236,6 +256,12 @@ void en_mend_send(struct escrow_engine *e, struct peer *p);
 /* runner. What the peer says: that a connection is over, that a rail of its own came or went. */
 void en_conn_told_lost(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
 void en_rail_told(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
+/*
+ * runner. And in one that comes up?  E_DEVICE: a lane is broken, and the set comes without that connection; its other
+ * end is told by a rejection of that one alone.
+ */
+escrow_status en_set_asked(struct peer *p, const struct wire_hello *h, struct peer **out);
+bool en_conn_refused_alone(const struct conn *c, const struct native_event *ev);
 /* runner. May this request have its place in a set that is up? */
 escrow_status en_rejoin_judge(struct escrow_engine *e, const struct wire_hello *h,
 			      struct peer **out);
@@ -243,7 +269,15 @@ void en_rail_news(struct escrow_engine *e, const struct native_event *event);
 
 /* runner */
 void en_news(struct escrow_engine *e, const struct native_event *event);
+void en_request(struct escrow_engine *e, const struct native_event *event);
+/* ---- waiting.c, runner.  False: there is no place for it to wait. */
+bool en_request_waits(struct escrow_engine *e, const struct native_event *event,
+		      const struct wire_hello *h);
 void en_requests_again(struct escrow_engine *e);
+void en_request_refuse(struct escrow_engine *e, const struct native_event *event,
+		       const struct wire_hello *h, escrow_status st);
+/* locked */
+struct ticket *en_ticket_find(struct escrow_engine *e, uint64_t id);
 
 /* ---- epoch.c ---------------------------------------------------------------------------------- */
 /* locked. The epochs that engines of one incarnation have had with us. */
@@ -260,6 +294,7 @@ uint64_t en_channel_bytes(const struct escrow_engine *e);
 escrow_status en_channel_open(struct escrow_engine *e, struct peer *p);
 /* runner. Its connections have ended: what carried messages goes, or is quarantined. */
 void en_channel_close(struct escrow_engine *e, struct peer *p);
+void en_channel_hear(struct escrow_engine *e, struct peer *p);
 void en_channel_run(struct escrow_engine *e, struct peer *p);
 /* [any] Only a peer that breaks the protocol does that, or we to it: the connections break. */
 void en_peer_misbehaves(struct peer *p);
@@ -305,11 +340,19 @@ escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, ui
 				    struct escrow_error *error);
 /* ---- join.c. locked: one of the connection's for the grant; false: none is free */
 bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c);
-/* runner. Binds it if that is due and *rc is 0; true if it is bound. */
-bool en_join_bind(struct escrow_engine *e, struct window *w, int *rc);
+/* runner. Binds it if that is due and *st is OK; true if it is bound. */
+bool en_join_bind(struct escrow_engine *e, struct window *w, escrow_status *st);
 /* runner. The peer's grants get a window on a connection that came back; what is left to be bound. */
 void en_grants_join(struct escrow_engine *e, struct conn *c);
+void en_grants_join_again(struct escrow_engine *e, struct peer *p);
+/* locked. Something could not be had for a grant that stands: it is tried again in a while. */
+void en_join_later(struct escrow_engine *e, struct peer *p);
 void en_join_advance(struct escrow_engine *e, struct grant *g);
+/* [poll] Not locked.  False: that is no grant's.  What it tells; behind its end the grant may be another's. */
+bool en_grant_event(struct escrow_engine *e, const struct event_link *link,
+		    struct event_what *what);
+/* runner. A window of it was settled: what had only that one is advanced at once, if no step of it may sleep. */
+void en_grant_goes_on(struct escrow_engine *e, struct grant *g);
 /* runner. en_grant_advance will take no native step that may sleep. */
 bool en_grant_helps(struct escrow_engine *e, const struct grant *g);
 void en_window_advance(struct escrow_engine *e, struct window *w);
@@ -317,12 +360,12 @@ void en_window_advance(struct escrow_engine *e, struct window *w);
 bool en_window_help(struct escrow_engine *e, struct window *w);
 /* runner. Its native object is there and may be bound. */
 bool en_window_at_hand(struct escrow_engine *e, const struct window *w);
-/* runner. It can be invalidated no more: deallocation is what proves it gone. */
-void en_window_orphan(struct escrow_engine *e, struct window *w);
 /* runner. Its bind is due, and the device did not take it. */
 void en_window_not_bound(struct escrow_engine *e, struct window *w);
 /* ---- bind.c, runner. False: no room, so it is to be tried again in the next round. */
 bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due);
+/* It can be invalidated no more: deallocation is what proves it gone. */
+void en_window_orphan(struct escrow_engine *e, struct window *w);
 /* Posts what is due; without `wait` only where the lane is free. */
 void en_windows_post(struct escrow_engine *e, bool wait);
 /* locked. A window of the context for this connection, parked or to be allocated; NULL: none. */
@@ -330,12 +373,13 @@ struct window *en_window_take(struct escrow_engine *e, const struct conn *conn);
 void en_window_back(struct escrow_engine *e, struct window *w);
 /* lane. A bind or invalidation was settled. */
 void en_window_settle(struct escrow_engine *e, const struct ledger_done *done);
-/* runner */
+/* runner. ENOBUFS: none is left that it could be bound by. */
 int en_window_bind(struct escrow_engine *e, struct window *w);
 void en_window_unbind(struct escrow_engine *e, struct window *w);
 /* locked. True if a window that was bound on it has not ended. */
 bool en_conn_has_windows(struct escrow_engine *e, struct conn *conn);
-/* runner */
+/* runner. The grants that have windows on it do without; true when none is left. */
+bool en_conn_unbind_windows(struct escrow_engine *e, struct conn *conn);
 void en_conn_orphan_windows(struct escrow_engine *e, struct conn *conn);
 
 /* What its windows are bound to in a context. */
@@ -343,8 +387,8 @@ struct native_region *en_grant_native(const struct grant *g, const struct contex
 /* exact.c, runner: is one missing?  Is there one? */
 bool en_exact_wanted(const struct escrow_engine *e, const struct grant *g);
 bool en_exact_there(const struct escrow_engine *e, const struct grant *g);
-/* 0 or errno; the end, when no window is left. */
-int en_exact_make(struct escrow_engine *e, struct grant *g);
+/* Made where it is missing; the end, when no window is left. */
+escrow_status en_exact_make(struct escrow_engine *e, struct grant *g);
 void en_exact_end(struct escrow_engine *e, struct grant *g);
 bool en_windows_close(struct escrow_engine *e, struct context *c);
 
@@ -358,13 +402,11 @@ static inline struct remote *en_remote_find(struct escrow_engine *e, uint64_t ha
 		return NULL;
 	return atomic_load(&e->remotes[i].handle) == handle ? &e->remotes[i] : NULL;
 }
+/* Their table, in open. */
+bool en_remotes_open(struct escrow_engine *e);
 void en_remote_advance(struct escrow_engine *e, struct remote *r);
 /* locked. Nothing is owed to anybody any more. */
 void en_remote_free(struct escrow_engine *e, struct remote *r);
-/* runner. The key of an imported grant on a connection that came back. */
-void en_remote_key(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
-/* runner. A grant of ours was imported with keys that are not those of now. */
-void en_keys_asked(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
 void en_remotes_of_peer_end(struct escrow_engine *e, struct peer *p);
 void en_offer_ask(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
 void en_offer_answered(struct escrow_engine *e, struct peer *p, const struct wire_message *m,
@@ -396,19 +438,6 @@ void en_notify_piece(struct escrow_engine *e, struct peer *p, const struct wire_
 void en_notify_taken(struct escrow_engine *e, struct peer *p, const struct wire_message *m);
 void en_notify_peer_ends(struct escrow_engine *e, struct peer *p);
 
-/* ---- drain.c, close.c -------------------------------------------------------------------------------------------------------------- */
-void en_engine_advance(struct escrow_engine *e);
-void en_drain_peer(struct escrow_engine *e, struct peer *p, uint64_t now);
-void en_drain_check(struct escrow_engine *e, uint64_t now);
-void en_drain_cancel(struct escrow_engine *e);
-/* runner */
-void en_context_fatal(struct escrow_engine *e, struct context *c);
-/* Frees the memory of an engine that open made; not the ledger. */
-void en_free(struct escrow_engine *e);
-/* The arguments of open: *a, *host and name are copies. */
-escrow_status en_open_check(const struct escrow_open_args *from, struct escrow_open_args *a,
-			    struct escrow_host *host, char name[64], struct escrow_error *error);
-
 /* ---- rails.c ----------------------------------------------------------------------------------------- */
 /* Connections that one peer may have, UINT64_MAX if no quota tells. */
 uint64_t en_most_connections(const struct config *config);
@@ -424,9 +453,10 @@ void en_memlock_open(struct escrow_engine *e);
 /* unlocked. May the host's memory be registered in each device?  E_QUOTA: it would come too near. */
 escrow_status en_memlock_region(struct escrow_engine *e, const struct escrow_region_args *a,
 				struct escrow_error *error);
-/* unlocked. Registers memory for the engine's own sake: 0, an errno, EDQUOT: no room for it. */
-int en_memlock_register(struct escrow_engine *e, struct context *c,
-			const struct escrow_region_args *args, struct native_region **out);
+/* unlocked. Registers memory for the engine's own sake.  E_QUOTA: no room for it. */
+escrow_status en_memlock_register(struct escrow_engine *e, struct context *c,
+				  const struct escrow_region_args *args,
+				  struct native_region **out);
 /* What that had made has its receipt. */
 void en_memlock_gone(struct escrow_engine *e, uint64_t addr, uint64_t length);
 
@@ -447,12 +477,17 @@ void en_log(struct escrow_engine *e, int32_t level, const char *format, ...)
 extern const struct escrow_fence fence_extension;
 
 /* ---- quota.c ---------------------------------------------------------------------------------------- */
+/* The name that it is charged to. */
+const char *en_quota_account(const struct peer *p);
 /* locked. Used and stuck of a charge of regions or grants, as the host counts them. */
 void en_quota_count(struct escrow_engine *e, struct escrow_charge *c);
 /*
  * locked. Is there room for so much more, of the engine and of the peer's name (NULL: of none)?
  * E_QUOTA, and the text says which limit.  The ledger's own limits are in device units, and so wider.
  */
+/* locked. A grant was made; it has ended, and is not stuck or no longer. */
+void en_quota_granted(struct escrow_engine *e, struct grant *g);
+void en_quota_ended(struct escrow_engine *e, struct grant *g);
 escrow_status en_quota_check(struct escrow_engine *e, uint32_t kind, const struct peer *p,
 			     uint64_t amount, struct escrow_error *error);
 extern const struct escrow_counters counters_extension;

@@ -42,7 +42,7 @@ static void reset_peer(struct peer *p)
 	p->flags = p->any = p->created = p->loop = p->grants = p->draining = 0;
 	p->stuck = 0;
 	atomic_store(&p->polled, 0);
-	p->up_told = p->offers_due = p->nrefusals = 0;
+	p->up_told = p->offers_due = p->asked = p->nrefusals = p->ngone = p->ntell = 0;
 	p->ticket = 0;
 	p->mark = 0;
 	p->peer_depth = 0;
@@ -50,8 +50,11 @@ static void reset_peer(struct peer *p)
 	memset(p->rail_there, 1, sizeof(p->rail_there));
 	atomic_store(&p->reason, ESCROW_OK);
 	/* p->ops is 0, but for calls that name what is gone: they take back what they added. */
-	atomic_store(&p->room_wanted, 0);
-	atomic_store(&p->watched, 0);
+	atomic_store(&p->wants, 0);
+	p->join_at = p->keys_at = 0;
+	p->keys_from = 0;
+	atomic_store(&p->shown_out, 0);
+	memset(&p->renewal, 0, sizeof(p->renewal));
 	atomic_store(&p->riders, NULL);
 }
 
@@ -93,6 +96,7 @@ escrow_status en_peer_new(struct escrow_engine *e, const char *name, const char 
 		return args_fail(error, ESCROW_E_LIMIT, "all of max_peers %llu are in use",
 				 (unsigned long long)e->config.max_peers);
 	p = &e->peers[i];
+	owner.place = engine_place(i, 0, e->config.max_peers);
 	memcpy(owner.epoch.local, e->incarnation, 16);
 	memcpy(owner.epoch.remote, incarnation, 16);
 	owner.epoch.epoch = epoch;
@@ -284,7 +288,7 @@ static void stop_posting(struct peer *p)
 		if (!c->lane)
 			continue;
 		en_lane_lock(c->lane);
-		atomic_store(&c->ready, 0);
+		conn_ready(c, CONN_NOT_READY);
 		en_lane_unlock(c->lane);
 	}
 }
@@ -305,10 +309,10 @@ void en_peer_leave(struct escrow_engine *e, struct peer *p, escrow_status reason
 						.object = atomic_load(&p->handle)});
 	stop_posting(p);
 	/* Who waits for room here hears now that there is none to wait for. */
-	if (atomic_exchange(&p->room_wanted, 0))
+	if (peer_had_wish(p))
 		en_room(e);
 	p->deadline = 0; /* the runner sets it: it knows the time */
-	atomic_store(&p->watched, 1);
+	atomic_fetch_or(&p->wants, PEER_EMPTY | PEER_SETTLED);
 	en_remotes_of_peer_end(e, p);
 	en_grants_of_peer_revoke(e, p);
 	en_work(e, &p->work);
@@ -342,8 +346,7 @@ static void down(struct escrow_engine *e, struct peer *p)
 	if (ledger_owner_event(e->ledger, handle, LEDGER_E_FENCE) < 0 ||
 	    ledger_owner_event(e->ledger, handle, LEDGER_E_STOP) < 0)
 		p->stuck = 1;
-	if (p->draining)
-		en_drain_peer(e, p, e->now);
+	en_drain_peer_ends(e, p);
 	atomic_store(&p->state, PEER_DOWN);
 	p->down.polled = peer_polled;
 	p->down.object = p;
@@ -416,11 +419,14 @@ void en_peer_advance(struct escrow_engine *e, struct peer *p)
 		en_peer_check_up(e, p);
 		break;
 	case PEER_UP:
+		en_renew_run(e, p);
 		if (!en_peer_carried(p, NULL)) {
 			en_peer_leave(e, p, ESCROW_E_PEER_LOST);
 			break;
 		}
 		en_peer_mend(e, p);
+		en_grants_join_again(e, p);
+		en_remotes_ask_again(e, p);
 		en_channel_run(e, p);
 		en_drain_peer(e, p, e->now);
 		break;

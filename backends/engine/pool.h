@@ -4,6 +4,10 @@
  *
  * A stack of indices; the head carries a counter, so that a slot that was taken and given back in
  * between is not mistaken for an unchanged stack (the ABA problem).
+ *
+ * Who finds it empty says that one is wanted and looks once more; who gives one looks afterwards whether one is
+ * wanted.  One of the two must see the other, so the give and the look of a take are in one order with those words
+ * (C11 7.17.3).
  */
 #ifndef ENGINE_POOL_H
 #define ENGINE_POOL_H
@@ -59,7 +63,7 @@ static inline uint32_t pool_last(const struct pool *p, uint32_t slot, uint32_t m
  */
 static inline uint32_t pool_take_some(struct pool *p, uint32_t most)
 {
-	uint64_t head = atomic_load_explicit(&p->head, memory_order_acquire);
+	uint64_t head = atomic_load(&p->head);
 	uint32_t last;
 	uint64_t to;
 
@@ -68,8 +72,7 @@ static inline uint32_t pool_take_some(struct pool *p, uint32_t most)
 			return POOL_NONE;
 		last = pool_last(p, (uint32_t)head, most);
 		to = ((head >> 32) + 1) << 32 | pool_next(p, last);
-	} while (!atomic_compare_exchange_weak_explicit(&p->head, &head, to, memory_order_acquire,
-							memory_order_acquire));
+	} while (!atomic_compare_exchange_weak(&p->head, &head, to));
 	pool_link(p, last, POOL_NONE);
 	return (uint32_t)head;
 }
@@ -89,7 +92,7 @@ static inline void pool_give_some(struct pool *p, uint32_t first, uint32_t last)
 	do {
 		pool_link(p, last, (uint32_t)head);
 		to = ((head >> 32) + 1) << 32 | first;
-	} while (!atomic_compare_exchange_weak_explicit(&p->head, &head, to, memory_order_release,
+	} while (!atomic_compare_exchange_weak_explicit(&p->head, &head, to, memory_order_seq_cst,
 							memory_order_relaxed));
 }
 

@@ -47,6 +47,10 @@ escrow_status en_fit_grants(const struct escrow_engine *e, struct escrow_error *
 			 conns ? "connections a peer" : "devices", most);
 }
 
+/* As it was published first: what a caller of any time has room for. */
+#define RAIL_FIRST_SIZE                                                                            \
+	(offsetof(struct escrow_rail, why) + sizeof(((struct escrow_rail *)NULL)->why))
+
 struct listing {
 	struct escrow_rail *rails; /* the caller's, `stride` apart */
 	uint32_t max, stride;
@@ -70,7 +74,8 @@ static void told(void *ctx, const struct escrow_rail *from)
 		rail.number = l->used++;
 	}
 	if (l->n < l->max)
-		memcpy((char *)l->rails + (size_t)l->n * l->stride, &rail, sizeof(rail));
+		memcpy((char *)l->rails + (size_t)l->n * l->stride, &rail,
+		       l->stride < sizeof(rail) ? l->stride : sizeof(rail));
 	l->n++;
 }
 
@@ -87,11 +92,11 @@ int32_t engine_list_rails(const struct engine_backend *self, const struct escrow
 	char name[64];
 	escrow_status st;
 
-	if (max && (!rails || !args_stride_ok(stride, sizeof(*rails))))
+	if (max && (!rails || !args_stride_ok(stride, RAIL_FIRST_SIZE)))
 		return args_fail(error, ESCROW_E_INVALID,
 				 "%u rails in %s with stride %u; at least %zu, a multiple of 8, "
 				 "is allowed",
-				 max, rails ? "a table" : "no table", stride, sizeof(*rails));
+				 max, rails ? "a table" : "no table", stride, RAIL_FIRST_SIZE);
 	st = en_open_check(from, &a, &host, name, error);
 	if (st < 0 || (st = config_read(&a, self->native, &config, error)) < 0)
 		return st;

@@ -54,6 +54,7 @@ static escrow_status charge_parts(struct escrow_engine *e, struct region *r,
 
 	for (i = 0; i < e->ncontexts && st == ESCROW_OK; i++) {
 		owner.parent = e->contexts[i].owner;
+		owner.place = engine_place(r - e->regions, i, e->config.max_regions);
 		st = ledger_owner_add(e->ledger, &owner, &r->parts[i].owner, &detail);
 	}
 	if (st == ESCROW_OK)
@@ -233,8 +234,14 @@ void en_sync_lanes(struct escrow_engine *e)
 
 	for (i = 0; i < e->nlanes; i++) {
 		en_lane_lock(&e->lanes[i]);
+		ledger_lane_sync(e->lanes[i].ledger);
 		en_lane_unlock(&e->lanes[i]);
 	}
+}
+
+static bool part_gone(struct escrow_engine *e, const struct region_part *part)
+{
+	return !part->owner || en_owner_gone(e, part->owner);
 }
 
 /* True when the part is gone or stuck. */
@@ -243,7 +250,7 @@ static bool end_part(struct escrow_engine *e, struct region *r, struct region_pa
 	escrow_status st;
 	int rc;
 
-	if (!part->owner || part->done)
+	if (part->done || part_gone(e, part))
 		return true;
 	st = ledger_step_begin(e->ledger, part->owner, ESCROW_STEP_DEREGISTER, NULL);
 	if (st == ESCROW_E_BUSY && !e->closing_hard)
@@ -270,13 +277,17 @@ static void region_polled(struct escrow_engine *e, struct event_node *node)
 {
 	struct region *r = node->object;
 
-	atomic_store(&r->handle, 0);
+	/* Of one that is stuck that is not the last: a late receipt may tell another. */
+	if (node->event.kind != ESCROW_EV_QUARANTINED)
+		atomic_store(&r->handle, 0);
 	atomic_store(&r->polled, 1);
 }
 
 static void told(struct escrow_engine *e, struct region *r)
 {
 	r->state = REGION_ENDED;
+	/* One on it that is told as stuck has to be told of first, also where the proof is there by now. */
+	r->stuck |= r->grants != 0;
 	if (r->silent) {
 		r->state = r->stuck ? REGION_ENDED : REGION_FREE;
 		return;
@@ -295,18 +306,12 @@ static void told(struct escrow_engine *e, struct region *r)
 		   });
 }
 
-static bool part_gone(struct escrow_engine *e, const struct region_part *part)
-{
-	struct ledger_owner_info info;
-
-	return !part->owner || ledger_owner_info(e->ledger, part->owner, &info) < 0;
-}
-
 void en_region_late(struct escrow_engine *e, struct region *r)
 {
 	uint32_t i;
 
-	if (!r->stuck || r->state != REGION_ENDED || r->silent || !atomic_load(&r->polled))
+	if (!r->stuck || r->grants || r->state != REGION_ENDED ||
+	    (!r->silent && !atomic_load(&r->polled)))
 		return;
 	for (i = 0; i < e->ncontexts; i++) {
 		struct region_part *part = &r->parts[i];
@@ -317,12 +322,44 @@ void en_region_late(struct escrow_engine *e, struct region *r)
 			return;
 	}
 	r->stuck = 0;
+	/* The host was told of none, and nothing of its memory was withheld. */
+	if (r->silent) {
+		r->state = REGION_FREE;
+		return;
+	}
 	e->withheld -= r->length;
 	atomic_store(&r->polled, 0);
 	event_send(e, &r->ended,
 		   &(struct event_what){.kind = ESCROW_EV_REGION_RELEASED,
 					.user = r->user,
 					.object = r->parts[0].owner});
+}
+
+/*
+ * A transfer was lending when the region was withdrawn.  Nothing tells when such a loan comes back, so the runner looks
+ * again; but of one that is stuck OP_RETURNED does, and it may never come.
+ */
+static void wait_for_loans(struct escrow_engine *e, struct region *r)
+{
+	uint32_t i;
+
+	e->regions_wait = 1;
+	for (i = 0; i < e->ncontexts; i++)
+		if (r->parts[i].owner && en_owner_held(e, r->parts[i].owner))
+			return;
+	en_wake_at(e, e->now + EN_LOOK_AGAIN);
+}
+
+void en_regions_again(struct escrow_engine *e)
+{
+	uint32_t i;
+
+	if (!e->regions_wait)
+		return;
+	e->regions_wait = 0;
+	for (i = 0; i < e->config.max_regions; i++)
+		if (e->regions[i].state == REGION_LEAVING)
+			en_work(e, &e->regions[i].work);
 }
 
 void en_region_advance(struct escrow_engine *e, struct region *r)
@@ -340,8 +377,7 @@ void en_region_advance(struct escrow_engine *e, struct region *r)
 	for (i = 0; i < e->ncontexts; i++)
 		all = end_part(e, r, &r->parts[i]) && all;
 	if (!all) {
-		/* A transfer that was lending when the region was withdrawn. */
-		en_wake_at(e, e->now + 1000000u);
+		wait_for_loans(e, r);
 		return;
 	}
 	told(e, r);

@@ -13,10 +13,59 @@ static struct remote *take_slot(struct escrow_engine *e)
 	return r;
 }
 
+/* ---- By the owner's number ------------------------------------------------------------------------ */
+bool en_remotes_open(struct escrow_engine *e)
+{
+	uint32_t n = (uint32_t)e->config.max_remotes;
+
+	while (e->remote_mask + 1 < n)
+		e->remote_mask = e->remote_mask * 2 + 1;
+	e->remotes = en_block(e, n, sizeof(*e->remotes));
+	e->remote_of = en_block(e, e->remote_mask + 1u, sizeof(*e->remote_of));
+	return e->remotes && e->remote_of;
+}
+
+/* Numbers are the owner's choice: by our secret it cannot know which come together. */
+static uint32_t *list_of(struct escrow_engine *e, const struct peer *p, uint64_t grant)
+{
+	uint64_t key[2] = {(uint64_t)(p - e->peers), grant};
+
+	return &e->remote_of[wire_siphash(e->secret, key, sizeof(key)) & e->remote_mask];
+}
+
+static struct remote *at_index(struct escrow_engine *e, uint32_t index)
+{
+	return index ? &e->remotes[index - 1] : NULL;
+}
+
+/* It is of that grant, until it is free. */
+static void name_grant(struct escrow_engine *e, struct remote *r, uint64_t grant)
+{
+	uint32_t *list = list_of(e, r->peer, grant);
+
+	r->grant = grant;
+	if (!grant)
+		return;
+	r->next_same = *list;
+	*list = (uint32_t)(r - e->remotes) + 1;
+}
+
+static void unname_grant(struct escrow_engine *e, struct remote *r)
+{
+	uint32_t *at = list_of(e, r->peer, r->grant);
+
+	while (r->grant && at_index(e, *at) != r)
+		at = &at_index(e, *at)->next_same;
+	if (r->grant)
+		*at = r->next_same;
+	r->grant = 0;
+}
+
 void en_remote_free(struct escrow_engine *e, struct remote *r)
 {
 	if (atomic_exchange(&r->state, REMOTE_FREE) == REMOTE_FREE)
 		return;
+	unname_grant(e, r);
 	r->next_free = e->remote_free;
 	e->remote_free = (uint32_t)(r - e->remotes) + 1;
 }
@@ -75,18 +124,105 @@ static bool lacks_keys(const struct peer *p, const struct remote *r)
 	return false;
 }
 
-void en_remote_key(struct escrow_engine *e, struct peer *p, const struct wire_message *m)
+/* On a connection of now. */
+static bool has_key(const struct peer *p, const struct remote *r)
 {
-	uint32_t epoch = (uint32_t)(m->b >> 32), i, k;
+	uint32_t i;
 
-	for (k = 0; k < p->nconns; k++)
-		if (epoch && atomic_load(&p->conns[k].epoch) == epoch)
-			break;
-	if (k >= p->nconns)
-		return;
+	for (i = 0; i < r->nkeys; i++)
+		if (p->conns[i].stage == CONN_READY &&
+		    atomic_load(&r->epochs[i]) == atomic_load(&p->conns[i].epoch))
+			return true;
+	return false;
+}
+
+static bool keyless(const struct peer *p, const struct remote *r)
+{
+	return r->peer == p && atomic_load(&r->state) == REMOTE_LIVE && !has_key(p, r);
+}
+
+static void want_key(struct peer *p, struct remote *r)
+{
+	r->keys_due = 1;
+	p->offers_due |= OFFERS_REMOTES;
+}
+
+void en_remotes_ask(struct escrow_engine *e, struct peer *p)
+{
+	uint32_t i;
+
 	for (i = 0; i < e->config.max_remotes; i++) {
 		struct remote *r = &e->remotes[i];
 
+		if (keyless(p, r))
+			want_key(p, r);
+	}
+}
+
+void en_remotes_ask_later(struct escrow_engine *e, struct peer *p)
+{
+	if (!p->keys_at)
+		p->keys_at = e->now + e->config.rail_retry_ms * 1000000u;
+	en_wake_at(e, p->keys_at);
+}
+
+/*
+ * An owner that has a grant but no key for it says nothing, and it may then take the grant back; of more asks
+ * than WIRE_ASKS at once it answers some.  So while a transfer waits for a key it is asked again, for as many as
+ * it answers, and in turn.
+ */
+void en_remotes_ask_again(struct escrow_engine *e, struct peer *p)
+{
+	uint32_t max = (uint32_t)e->config.max_remotes, n = 0, i;
+
+	if (!p->keys_at)
+		return;
+	if (e->now < p->keys_at) {
+		en_wake_at(e, p->keys_at);
+		return;
+	}
+	p->keys_at = 0;
+	for (i = 0; i < max && n < WIRE_ASKS; i++) {
+		struct remote *r = &e->remotes[(p->keys_from + i) % max];
+
+		if (!keyless(p, r))
+			continue;
+		n++;
+		if (atomic_load(&p->wants) & PEER_ROOM)
+			want_key(p, r);
+	}
+	p->keys_from = (p->keys_from + i) % max;
+	if (n)
+		en_remotes_ask_later(e, p);
+}
+
+/* The grant was taken back while no connection was there to refuse its keys. */
+static void key_gone(struct escrow_engine *e, struct peer *p, uint64_t grant)
+{
+	struct remote *r = at_index(e, *list_of(e, p, grant));
+
+	for (; r; r = at_index(e, r->next_same))
+		if (r->grant == grant && keyless(p, r))
+			atomic_store(&r->state, REMOTE_REFUSED);
+	if (peer_had_wish(p))
+		en_room(e);
+}
+
+void en_remote_key(struct escrow_engine *e, struct peer *p, const struct wire_message *m)
+{
+	uint32_t epoch = (uint32_t)(m->b >> 32), k;
+	struct remote *r;
+
+	if (!m->b) {
+		key_gone(e, p, m->a);
+		return;
+	}
+	for (k = 0; k < p->nconns; k++)
+		if (epoch && atomic_load(&p->conns[k].epoch) == epoch)
+			break;
+	if (k >= p->nconns || !conn_came_back(p, epoch))
+		return;
+	for (r = at_index(e, *list_of(e, p, m->a)); r; r = at_index(e, r->next_same)) {
 		if (r->peer != p || r->grant != m->a || atomic_load(&r->state) != REMOTE_LIVE ||
 		    k >= r->nkeys)
 			continue;
@@ -96,7 +232,7 @@ void en_remote_key(struct escrow_engine *e, struct peer *p, const struct wire_me
 		en_lane_unlock(p->conns[k].lane);
 	}
 	/* A transfer may have had no other connection. */
-	if (atomic_exchange(&p->room_wanted, 0))
+	if (peer_had_wish(p))
 		en_room(e);
 }
 
@@ -115,7 +251,7 @@ static escrow_status add(struct escrow_engine *e, struct peer *p, const struct w
 	r->length = w->length;
 	r->rights = w->rights;
 	r->offer = offer ? w->id : 0;
-	r->grant = offer ? 0 : w->id;
+	name_grant(e, r, offer ? 0 : w->id);
 	r->sent = r->unanswered = 0;
 	take_keys(r, w);
 	r->keys_due = !offer && lacks_keys(p, r);
@@ -163,7 +299,7 @@ escrow_status engine_import_grant(struct escrow_engine *e, uint64_t peer, const 
 		if (r->offer)
 			st = ESCROW_IN_PROGRESS;
 		if (r->offer || r->keys_due) {
-			p->offers_due = 1;
+			p->offers_due |= OFFERS_REMOTES;
 			en_work(e, &p->work);
 		}
 	}
@@ -194,10 +330,11 @@ escrow_status engine_forget_grant(struct escrow_engine *e, uint64_t handle)
 	} else {
 		/* What was asked for is given back when it comes. */
 		r->unanswered = atomic_load(&r->state) == REMOTE_ASKING && r->sent;
-		/* What an offer gave us is the owner's to take back; tell it that it may. */
-		r->give_back = r->offer && r->grant && atomic_load(&r->peer->state) == PEER_UP;
+		/* What an offer gave us is the owner's to take back; tell it that it may.  Of a remote
+		 * that is dead the owner is gone, and another peer may stand where it stood. */
+		r->give_back = r->offer && r->grant && atomic_load(&r->state) == REMOTE_LIVE;
 		if (r->give_back) {
-			r->peer->offers_due = 1;
+			r->peer->offers_due |= OFFERS_REMOTES;
 			en_work(e, &r->peer->work);
 		}
 		atomic_store(&r->handle, 0);
@@ -250,9 +387,16 @@ static bool take_answer(struct escrow_engine *e, struct peer *p, struct remote *
 		return false;
 	r->addr = wire->addr;
 	r->rights = wire->rights;
-	r->grant = wire->id;
+	name_grant(e, r, wire->id);
 	take_keys(r, wire);
 	return true;
+}
+
+/* One of those that may be asked for at once.  The next is asked for if they were all. */
+static void answered(struct peer *p)
+{
+	if (p->asked-- == WIRE_ASKS)
+		p->offers_due |= OFFERS_REMOTES;
 }
 
 /* It was forgotten while the owner made a grant for it. */
@@ -265,10 +409,11 @@ static void forgotten_answered(struct escrow_engine *e, struct peer *p,
 	if (!r || r->peer != p || !r->unanswered || r->generation != (uint32_t)(m->b >> 24))
 		return;
 	r->unanswered = 0;
+	answered(p);
 	r->give_back = (escrow_status)(int64_t)m->a == ESCROW_OK &&
 		       take_answer(e, p, r, payload, m->length);
 	if (r->give_back) {
-		p->offers_due = 1;
+		p->offers_due |= OFFERS_REMOTES;
 		en_work(e, &p->work);
 	}
 	free_if_done(e, r);
@@ -286,6 +431,8 @@ void en_offer_answered(struct escrow_engine *e, struct peer *p, const struct wir
 		forgotten_answered(e, p, m, payload);
 	if (!r || r->peer != p || atomic_load(&r->state) != REMOTE_ASKING)
 		return;
+	if (r->sent)
+		answered(p);
 	if (status == ESCROW_OK && !take_answer(e, p, r, payload, m->length))
 		status = ESCROW_E_INVALID;
 	if (status >= 0) {
@@ -293,7 +440,7 @@ void en_offer_answered(struct escrow_engine *e, struct peer *p, const struct wir
 		tell_ready(e, r, ESCROW_OK);
 		return;
 	}
-	atomic_store(&r->state, REMOTE_DEAD);
+	atomic_store(&r->state, REMOTE_REFUSED);
 	tell_ready(e, r,
 		   status == ESCROW_E_QUOTA || status == ESCROW_E_LIMIT ? status
 									: ESCROW_E_REFUSED);

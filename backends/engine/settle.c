@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* settle.c - what the ledger hands out when work requests are settled, and what becomes of it. */
-#include "backends/engine/transfer.h"
+#include "backends/engine/settle.h"
+#include "backends/ledger/binds.h"
 
 static bool canceled(const struct op *op)
 {
@@ -43,30 +44,25 @@ static escrow_status status_of(const struct op *op, const struct ledger_done *do
 	}
 }
 
-/* The counts go down after the events are on their way, so that DRAINED comes behind them. */
-static inline void ops_leave(struct escrow_engine *e, struct remote *remote, uint32_t n)
-{
-	struct peer *p = remote->peer;
-
-	engine_count(&e->counters.ops_done, n);
-	atomic_fetch_sub(&e->active, n);
-	if (atomic_fetch_sub(&p->ops, n) == n && atomic_load(&p->watched))
-		en_work(e, &p->work);
-	/* The last look at the peer: it is the remote's as long as something is behind its gate. */
-	atomic_fetch_sub(&remote->gate, n);
-	if (atomic_load(&e->watched))
-		en_work(e, &e->work);
-}
-
 /* Its event is filled in: it is told. */
 static inline void finish(struct escrow_engine *e, struct op *op, uint32_t state)
 {
-	struct remote *remote = op->remote;
+	struct event_link *before;
 
 	atomic_store_explicit(&op->state, state, memory_order_release);
-	event_put(e, &op->done);
-	/* It may have been polled, and have another life, by now. */
-	ops_leave(e, remote, 1);
+	before = event_stand(&e->events, &op->done.link);
+	ops_leave(e, op->remote, 1);
+	/* It may be polled, and have another life, from here on. */
+	event_told(e, before, &op->done.link);
+}
+
+/* It was told as held, and is back: nobody else has it any more. */
+static void tell_returned(struct escrow_engine *e, struct op *op)
+{
+	atomic_store(&op->held, 0);
+	atomic_store(&op->state, OP_DONE);
+	event_put(e, &op->returned);
+	en_work(e, &e->work);
 }
 
 void en_op_tell(struct escrow_engine *e, struct op *op, const struct event_what *what)
@@ -95,23 +91,25 @@ static void op_done_slowly(struct escrow_engine *e, struct op *op, const struct 
 									    : ESCROW_E_UNQUIESCED;
 	if (!op->rider || !en_note_op_done(e, op, &what))
 		en_op_tell(e, op, &what);
+	if (held && atomic_fetch_or(&op->held, OP_TOLD) == OP_BACK)
+		tell_returned(e, op);
 }
 
+/* Its last slices may come back on one lane while another is about to tell that they are held: that comes first. */
 static void op_returned(struct lane *lane, const struct ledger_done *done)
 {
 	struct escrow_engine *e = lane->e;
 	struct op *op = &e->op_table[done->user];
 
-	atomic_store(&op->state, OP_DONE);
-	event_send(e, &op->returned,
-		   &(struct event_what){.kind = ESCROW_EV_OP_RETURNED,
-					.custody = ESCROW_CUSTODY_RETURNED,
-					.effect = done->effect,
-					.status = ESCROW_OK,
-					.user = op->user,
-					.object = atomic_load(&op->handle),
-					.bytes = done->bytes});
-	en_work(e, &e->work);
+	op->returned.event = (struct event_what){.kind = ESCROW_EV_OP_RETURNED,
+						 .custody = ESCROW_CUSTODY_RETURNED,
+						 .effect = done->effect,
+						 .status = ESCROW_OK,
+						 .user = op->user,
+						 .object = atomic_load(&op->handle),
+						 .bytes = done->bytes};
+	if (atomic_fetch_or(&op->held, OP_BACK) == OP_TOLD)
+		tell_returned(e, op);
 }
 
 void en_settle(struct lane *lane, const struct ledger_done *done, uint32_t vendor)
@@ -136,21 +134,22 @@ void en_settle(struct lane *lane, const struct ledger_done *done, uint32_t vendo
 	}
 }
 
-void en_conn_settled(struct conn *conn, uint32_t slices, uint64_t bytes)
+void en_peer_wants(struct conn *conn)
 {
 	struct escrow_engine *e = conn->lane->e;
 	struct peer *p = conn->peer;
+	uint32_t wants = atomic_load(&p->wants);
 
-	conn->slices -= slices;
-	/* Read by others to choose a connection; written by the holder of the lane alone. */
-	atomic_store_explicit(&conn->outstanding,
-			      atomic_load_explicit(&conn->outstanding, memory_order_relaxed) -
-				      bytes,
-			      memory_order_relaxed);
-	if (atomic_load(&p->room_wanted) && atomic_exchange(&p->room_wanted, 0))
+	if ((wants & PEER_ROOM) && peer_had_wish(p))
 		en_room(e);
-	if (atomic_load(&conn->broken) || atomic_load(&p->state) == PEER_LEAVING)
+	if ((wants & PEER_SETTLED) || atomic_load(&conn->broken) ||
+	    ((wants & PEER_EMPTY) && !atomic_load(&p->ops)))
 		en_work(e, &p->work);
+}
+
+void en_conn_settled(struct conn *conn, uint32_t slices, uint64_t bytes)
+{
+	conn_settled(conn, slices, bytes);
 }
 
 static inline enum ledger_outcome outcome_of(enum native_status status)
@@ -181,22 +180,11 @@ struct settled {
 	struct event_out *out; /* where events may be written at once, or NULL */
 };
 
-static inline struct event_what done_well(const struct op *op, uint64_t bytes)
-{
-	return (struct event_what){.user = op->user,
-				   .object =
-					   atomic_load_explicit(&op->handle, memory_order_relaxed),
-				   .kind = ESCROW_EV_OP_DONE,
-				   .custody = ESCROW_CUSTODY_RETURNED,
-				   .effect = ESCROW_EFFECT_EXECUTED,
-				   .bytes = bytes};
-}
-
 /* An op that went well.  Its event goes to the host at once if none waits before it. */
 static void went_well(struct escrow_engine *e, uint64_t i, uint64_t bytes, struct settled *s)
 {
 	struct op *op = &e->op_table[i];
-	struct event_what what = done_well(op, bytes);
+	struct event_what what = done_well(op, atomic_load(&op->handle), bytes);
 
 	if (UNLIKELY(!s->out || !s->out->left)) {
 		op->done.event = what;
@@ -248,7 +236,7 @@ static void take_send(struct lane *lane, const struct native_cqe *cqe, struct ev
 		conn = (struct conn *)(uintptr_t)lc.user;
 		/* Before anybody hears of what was on it: that went with it.  Its own end comes behind theirs. */
 		if (cqe->status != NATIVE_OK && conn)
-			atomic_store(&conn->broken, 1);
+			conn_breaks(conn);
 		for (i = 0; i < n; i++)
 			settle(lane, &done[i], cqe->status == NATIVE_OK ? 0 : cqe->vendor, &s);
 		if (n >= 0)
@@ -266,58 +254,33 @@ static void take_send(struct lane *lane, const struct native_cqe *cqe, struct ev
 static __attribute__((noinline)) void take_any(struct lane *lane, const struct native_cqe *cqe,
 					       struct event_out *out)
 {
-	if (cqe->id >> 56 == CHANNEL_ID)
-		en_channel_received(lane, cqe);
+	const struct native_ops *ops = lane->e->ops;
+	struct native_cqe told = *cqe;
+
+	if (told.status != NATIVE_OK && ops->failure)
+		told.status = ops->failure(told.status);
+	if (told.id >> 56 == CHANNEL_ID)
+		en_channel_received(lane, &told);
 	else
-		take_send(lane, cqe, out && event_empty(&lane->e->events) ? out : NULL);
+		take_send(lane, &told, out && event_empty(&lane->e->events) ? out : NULL);
 }
 
-/*
- * The commonest completions: successes of ops of one range, on one connection, to one remote; of one slice each, or of
- * several.  How many of the first n are so, and have places for their events: each is taken as a whole.
- */
-static inline __attribute__((always_inline)) uint32_t take_row(struct lane *lane,
-							       const struct native_cqe *cqe,
-							       uint32_t n, struct event_out *told,
-							       bool sliced)
+/* Binds and invalidations in a row, on one connection, that went well: how many of the first n are so. */
+static __attribute__((noinline)) uint32_t take_windows(struct lane *lane,
+						       const struct native_cqe *cqe, uint32_t n)
 {
-	struct escrow_engine *e = lane->e;
 	struct ledger_conn *debts = ledger_row_conn(lane->ledger, cqe->id);
-	uint64_t seq = e->events.seq, bytes = 0;
-	struct event_out out = *told;
-	struct remote *remote = NULL;
-	uint32_t k, slices = 0;
+	struct ledger_done done;
+	uint32_t k = 0;
 
-	if (UNLIKELY(!debts))
+	if (!debts)
 		return 0;
-	for (k = 0; k < n && out.left && cqe[k].status == NATIVE_OK; k++) {
-		struct event_what what;
-		struct ledger_end end;
-		struct op *op;
-
-		if (sliced ? !ledger_row_whole(lane->ledger, debts, cqe[k].id, &end)
-			   : !ledger_row_alone(debts, cqe[k].id, &end))
-			break;
-		op = &e->op_table[end.user];
-		if (UNLIKELY(op->odd || (op->remote != remote && remote)))
-			break;
-		remote = op->remote;
-		slices += end.slices;
-		bytes += end.bytes;
-		what = done_well(op, end.bytes);
-		event_fill(&out, ++seq, &what);
-		if (sliced)
-			ledger_whole_settle(lane->ledger, debts, &end);
-		else
-			ledger_alone_settle(lane->ledger, debts, &end);
-		op_over(e, op, (uint32_t)end.user);
+	while (k < n && cqe[k].status == NATIVE_OK && ledger_row_window(debts, cqe[k].id, &done)) {
+		en_window_settle(lane->e, &done);
+		k++;
 	}
-	if (UNLIKELY(!k))
-		return 0;
-	e->events.seq = seq;
-	*told = out;
-	ops_leave(e, remote, k);
-	en_conn_settled((struct conn *)(uintptr_t)debts->user, slices, bytes);
+	if (k)
+		conn_settled((struct conn *)(uintptr_t)debts->user, 0, 0);
 	return k;
 }
 
@@ -332,6 +295,8 @@ static uint32_t take_some(struct lane *lane, const struct native_cqe *cqe, uint3
 		if (UNLIKELY(!k))
 			k = take_row(lane, cqe, n, out, true);
 	}
+	if (UNLIKELY(!k))
+		k = take_windows(lane, cqe, n);
 	if (UNLIKELY(!k)) {
 		take_any(lane, cqe, out);
 		k = 1;

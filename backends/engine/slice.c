@@ -99,8 +99,8 @@ static struct conn *choose(struct escrow_engine *e, struct transfer *t, const st
 		for (i = 0; i < p->nconns; i++) {
 			struct conn *c = &p->conns[i];
 
-			why->any |= atomic_load(&c->ready) && !atomic_load(&c->broken);
-			if ((tried[i / 64] >> (i % 64) & 1) || !usable(t, c))
+			why->any |= may_be_used(c);
+			if ((tried[i / 64] >> (i % 64) & 1) || !usable(t->remote, c))
 				continue;
 			cost = cost_of(e, t, c, plan->slice_bytes);
 			if (best && cost >= least)
@@ -116,7 +116,7 @@ static struct conn *choose(struct escrow_engine *e, struct transfer *t, const st
 			continue;
 		}
 		/* Looked at again under the lane: a peer that leaves clears it there. */
-		if (!usable(t, best))
+		if (!usable(t->remote, best))
 			continue;
 		if (plan->count[best->index] >= room(e, best)) {
 			why->slots = true;
@@ -231,14 +231,15 @@ void en_flush(struct escrow_engine *e, struct lane *lane)
 	flush(e, lane);
 }
 
-void en_refused(struct escrow_engine *e, struct lane *lane, uint32_t posted, uint32_t n)
+void en_refused(struct escrow_engine *e, struct conn *c, uint32_t posted, uint32_t n)
 {
-	struct conn *c = lane->chain.conn;
+	struct lane *lane = c->lane;
 	struct ledger_done done[CHAIN_WRS];
 	int32_t k, ended;
 
 	if (posted)
-		posted_of(e, &lane->chain, posted, bytes_of(&lane->chain, posted));
+		posted_of(e, c, posted, bytes_of(&lane->chain, posted),
+			  !asks(&lane->chain.wr[posted - 1]));
 	ended = ledger_rejected(lane->ledger, c->owner, n - posted, done, CHAIN_WRS);
 	/* The completion that was to cover those before it is among what was refused. */
 	if (c->open_end)

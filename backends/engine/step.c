@@ -14,6 +14,8 @@ escrow_status en_status_of(int rc)
 	switch (rc) {
 	case ENOMEM:
 	case EAGAIN:
+	case EMFILE:
+	case ENFILE:
 		return ESCROW_E_NO_MEMORY;
 	case EPERM:
 		return ESCROW_E_MEMLOCK;
@@ -25,6 +27,13 @@ escrow_status en_status_of(int rc)
 	default:
 		return ESCROW_E_DEVICE;
 	}
+}
+
+escrow_status en_status_of_own(int rc)
+{
+	escrow_status st = rc ? en_status_of(rc) : ESCROW_OK;
+
+	return st == ESCROW_E_INVALID ? ESCROW_E_DEVICE : st;
 }
 
 static int native_step(const struct native_ops *ops, uint32_t step, void *object)
@@ -86,6 +95,18 @@ static int heard(struct context *c, int rc)
 	return rc;
 }
 
+/* Of a device that was lost meanwhile a 0 is no proof (mlx5 says it to every command then, cmd.c of its driver). */
+static int asked_again(struct context *c, uint32_t step, int rc)
+{
+	const struct native_ops *ops = c->e->ops;
+
+	/* Of what is made nothing is proved, and a device that was closed is asked no more. */
+	if (rc || !ops->is_lost || step == ESCROW_STEP_ALLOC_PD || step == ESCROW_STEP_CLOSE_DEVICE)
+		return rc;
+	c->e->news_read = 1;
+	return ops->is_lost(c->native) ? ENODEV : 0;
+}
+
 int en_step(struct context *c, uint32_t step, void *object)
 {
 	struct escrow_engine *e = c->e;
@@ -98,7 +119,7 @@ int en_step(struct context *c, uint32_t step, void *object)
 		rc = error;
 	} else {
 		engine_unlock(e);
-		rc = native_step(e->ops, step, object);
+		rc = asked_again(c, step, native_step(e->ops, step, object));
 		engine_lock(e);
 		rc = after(e, verdict, error, rc);
 	}
@@ -189,10 +210,18 @@ static int post_answered(struct conn *conn, int rc, bool all)
 	return heard(conn->lane->context, rc);
 }
 
-void en_post_failed(struct escrow_engine *e, struct conn *conn, int rc, bool all)
+static int failure_of(struct escrow_engine *e, struct conn *conn, struct native_wr *wr, uint32_t n,
+		      uint32_t *posted, int rc)
 {
+	return e->ops->post_failed ? e->ops->post_failed(conn->native, wr, n, posted, rc) : rc;
+}
+
+int en_post_failed(struct escrow_engine *e, struct conn *conn, struct native_wr *wr, uint32_t n,
+		   uint32_t *posted, int rc)
+{
+	rc = failure_of(e, conn, wr, n, posted, rc);
 	engine_count(&e->counters.native_errors, 1);
-	post_answered(conn, rc, all);
+	return post_answered(conn, rc, *posted == n);
 }
 
 int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, struct native_wr *wr,
@@ -208,6 +237,9 @@ int en_post_planned(struct escrow_engine *e, struct conn *conn, uint32_t step, s
 		return heard(conn->lane->context, error);
 	}
 	engine_count(&e->counters.posts, 1);
+	*posted = n;
 	rc = e->ops->post(conn->native, wr, n, posted);
+	if (rc)
+		rc = failure_of(e, conn, wr, n, posted, rc);
 	return post_answered(conn, after(e, verdict, error, rc), *posted == n);
 }

@@ -6,8 +6,9 @@
 #include "backends/engine/engine.h"
 #include "backends/ledger/hot.h"
 
-#define MAX_SLICES 1024u       /* of one op */
-#define OP_KIND UINT64_C(0x62) /* no kind of the ledger's handles */
+#define MAX_SLICES 1024u /* of one op */
+#define OP_KIND                                                                                    \
+	UINT64_C(0x7f) /* no kind of the ledger's handles; and a life too many shows in the sign */
 
 enum full { FULL_NOT, FULL_POOL, FULL_BUSY, FULL_SLOTS };
 
@@ -50,11 +51,13 @@ escrow_status en_choose(struct escrow_engine *e, struct transfer *t, struct conn
 escrow_status en_cut_op(struct escrow_engine *e, struct transfer *t, struct op *op);
 /* lane. flush(), for whoever seldom has to. */
 void en_flush(struct escrow_engine *e, struct lane *lane);
-/* lane. What the device did not take of the n that were chained ends at once. */
-void en_refused(struct escrow_engine *e, struct lane *lane, uint32_t posted, uint32_t n);
+/* lane. What the device did not take of the n that were posted ends at once; what it did was chained. */
+void en_refused(struct escrow_engine *e, struct conn *c, uint32_t posted, uint32_t n);
 
 /* op.c, [poll]. The host has the last event of any. */
 void en_op_over(struct escrow_engine *e, struct op *op);
+/* The pool is empty: what lanes keep goes back to it.  False: that is nothing, t->full. */
+bool en_slots_back(struct escrow_engine *e, struct transfer *t);
 /* One that was never lent: the call keeps its slot for the next; at the end it gives them back. */
 void en_op_unused(struct escrow_engine *e, struct transfer *t, struct op *op);
 void en_give_spare(struct escrow_engine *e, struct transfer *t);
@@ -68,25 +71,37 @@ static inline uint64_t op_first(uint32_t i)
 }
 
 /* The life of one that is not odd ends.  After 2^32 lives their numbers begin anew. */
-static inline void op_end(struct op *op)
+static inline void op_end(struct op *op, uint64_t handle)
 {
-	uint64_t next = atomic_load_explicit(&op->handle, memory_order_relaxed) + OP_LIFE;
+	uint64_t next = handle + OP_LIFE;
 
-	next = (next & (OP_KIND_ONE - 1)) | OP_KIND * OP_KIND_ONE;
+	if (UNLIKELY((int64_t)next < 0))
+		next = (next & (OP_KIND_ONE - 1)) | OP_KIND * OP_KIND_ONE;
 	atomic_store_explicit(&op->handle, next, memory_order_relaxed);
 	atomic_store_explicit(&op->state, OP_FREE, memory_order_release);
 }
 
-/* [poll] The host has the last event of one that is not odd.  Its slot is kept with others until the end of the poll. */
-static inline void op_over(struct escrow_engine *e, struct op *op, uint32_t i)
+/* A slot without a life goes to the others of a list. */
+static inline void slot_back(struct escrow_engine *e, uint32_t *list, uint32_t i)
 {
-	op_end(op);
-	pool_link(&e->op_pool, i, e->ended);
-	if (e->ended == POOL_NONE)
-		e->ended_last = i;
-	e->ended = i;
+	pool_link(&e->op_pool, i, *list);
+	*list = i;
 }
 
+/* ---- The slots of a lane ------------------------------------------------------------------------ */
+/* lane. The first of those that it keeps, or POOL_NONE; `n`: how many it is to get if it has none. */
+static inline uint32_t lane_slot(struct escrow_engine *e, struct lane *lane, uint32_t n)
+{
+	if (UNLIKELY(lane->slots == POOL_NONE))
+		lane->slots = pool_take_some(&e->op_pool, n);
+	return lane->slots;
+}
+
+/* lane. It is a life's now. */
+static inline void lane_slot_taken(struct escrow_engine *e, struct lane *lane, uint32_t i)
+{
+	lane->slots = pool_next(&e->op_pool, i);
+}
 /* The life of a slot begins; its handle is the op's. */
 static inline struct op *op_begin(struct escrow_engine *e, uint32_t i, uint64_t user,
 				  struct remote *remote)
@@ -105,13 +120,13 @@ static inline struct op *op_take(struct escrow_engine *e, struct transfer *t)
 	uint32_t i;
 	struct op *op;
 
-	if (t->spare == POOL_NONE)
-		t->spare = pool_take_some(&e->op_pool, t->left);
-	i = t->spare;
-	if (i == POOL_NONE) {
-		t->full = FULL_POOL;
+	do {
+		if (t->spare == POOL_NONE)
+			t->spare = pool_take_some(&e->op_pool, t->left);
+		i = t->spare;
+	} while (i == POOL_NONE && en_slots_back(e, t));
+	if (i == POOL_NONE)
 		return NULL;
-	}
 	t->spare = pool_next(&e->op_pool, i);
 	op = op_begin(e, i, t->op->user, t->remote);
 	op->deadline = t->op->deadline_ns;
@@ -122,16 +137,18 @@ static inline struct op *op_take(struct escrow_engine *e, struct transfer *t)
 }
 
 /* ---- The remote of an op ----------------------------------------------------------------------- */
-/* `n` ops that were counted for it come to nothing. */
-static inline void uncount(struct escrow_engine *e, struct transfer *t, uint32_t n)
+/* `n` ops that were counted for it are no more. */
+static inline void uncount(struct escrow_engine *e, struct remote *r, uint32_t n)
 {
-	struct peer *p = t->peer;
+	struct peer *p = r->peer;
 
-	atomic_fetch_sub(&t->remote->gate, n);
 	atomic_fetch_sub(&e->active, n);
-	if (atomic_fetch_sub(&p->ops, n) == n && atomic_load(&p->watched))
+	atomic_fetch_sub(&p->ops, n);
+	if ((atomic_load(&p->wants) & PEER_EMPTY) && !atomic_load(&p->ops))
 		en_work(e, &p->work);
-	if (atomic_load(&e->watched))
+	/* The last look at the peer: it is the remote's as long as something is behind its gate. */
+	atomic_fetch_sub(&r->gate, n);
+	if ((atomic_load(&e->wants) & WANT_EMPTY) && !atomic_load(&e->active))
 		en_work(e, &e->work);
 }
 
@@ -139,41 +156,39 @@ static inline void uncount(struct escrow_engine *e, struct transfer *t, uint32_t
 static inline void leave_remote(struct escrow_engine *e, struct transfer *t)
 {
 	if (t->counted)
-		uncount(e, t, t->counted);
+		uncount(e, t->remote, t->counted);
 	t->counted = 0;
 	t->handle = 0;
 	t->only = NULL;
 }
 
-/* By its gate, for the ops that are to come: from here on it is not forgotten under one. */
-static inline escrow_status hold_remote(struct escrow_engine *e, struct transfer *t,
-					uint64_t handle, uint32_t n)
+/* By its gate, for the n ops that are to come: from here on it is not forgotten under one.  NULL: no such remote. */
+static inline struct remote *hold_remote(struct escrow_engine *e, uint64_t handle, uint32_t n)
 {
 	struct remote *r = en_remote_find(e, handle);
 
-	if (!r)
-		return ESCROW_E_INVALID;
-	if ((atomic_fetch_add(&r->gate, n) & REMOTE_CLOSED) || atomic_load(&r->handle) != handle) {
+	if (UNLIKELY(!r))
+		return NULL;
+	if (UNLIKELY((atomic_fetch_add(&r->gate, n) & REMOTE_CLOSED) ||
+		     atomic_load(&r->handle) != handle)) {
 		atomic_fetch_sub(&r->gate, n);
-		return ESCROW_E_INVALID;
+		return NULL;
 	}
+	return r;
+}
+
+static inline bool remote_usable(const struct escrow_engine *e, const struct remote *r)
+{
+	return state_transfers(engine_state(e)) && atomic_load(&r->state) == REMOTE_LIVE &&
+	       atomic_load(&r->peer->state) == PEER_UP;
+}
+
+/* The ops of the call that are to come go to it: it is held for so many. */
+static inline void set_remote(struct transfer *t, struct remote *r, uint32_t counted)
+{
 	t->remote = r;
 	t->peer = r->peer;
-	t->counted = n;
-	return ESCROW_OK;
-}
-
-static inline bool remote_usable(const struct escrow_engine *e, const struct transfer *t)
-{
-	return state_transfers(engine_state(e)) && atomic_load(&t->remote->state) == REMOTE_LIVE &&
-	       atomic_load(&t->peer->state) == PEER_UP;
-}
-
-/* en_lane_unlock(), without a call. */
-static inline void unlock_lane(struct escrow_engine *e, struct lane *lane)
-{
-	ledger_lane_pass(lane->ledger);
-	en_lane_give(e, lane);
+	t->counted = counted;
 }
 
 static inline bool have_lane(struct transfer *t, struct lane *lane)
@@ -187,19 +202,37 @@ static inline bool have_lane(struct transfer *t, struct lane *lane)
 }
 
 /* A key is good for the queue pair that its window is bound on, and for no later one. */
-static inline bool usable(const struct transfer *t, const struct conn *c)
+static inline bool usable_as(const struct remote *r, const struct conn *c, uint32_t index)
 {
-	return atomic_load(&c->ready) == CONN_USABLE && !atomic_load(&c->broken) &&
-	       atomic_load(&t->remote->epochs[c->index]) == atomic_load(&c->epoch);
+	uint32_t open = atomic_load(&c->open);
+
+	return open && atomic_load(&r->epochs[index]) == open;
+}
+static inline bool usable(const struct remote *r, const struct conn *c)
+{
+	return usable_as(r, c, c->index);
 }
 
-/* lane. How many more slices its send queue takes of ours; the ledger has a word in it too. */
+/* If not now: when its rail is up, its key comes, or another is in its place. */
+static inline bool may_be_used(const struct conn *c)
+{
+	uint8_t ready = atomic_load(&c->ready);
+
+	return ready == CONN_RENEWING || (ready && !atomic_load(&c->broken));
+}
+
+/* lane. How many more slices its send queue takes of ours when n are chained; the ledger has a word in it too. */
+static inline uint32_t depth_beyond(const struct escrow_engine *e, const struct conn *c, uint32_t n)
+{
+	uint32_t taken = c->slices + n;
+
+	return taken < e->config.send_depth ? (uint32_t)e->config.send_depth - taken : 0;
+}
 static inline uint32_t depth_left(const struct escrow_engine *e, const struct conn *c)
 {
 	const struct chain *ch = &c->lane->chain;
-	uint32_t taken = c->slices + (ch->conn == c ? ch->n : 0);
 
-	return taken < e->config.send_depth ? (uint32_t)e->config.send_depth - taken : 0;
+	return depth_beyond(e, c, ch->conn == c ? ch->n : 0);
 }
 
 /*
@@ -214,14 +247,12 @@ static inline const struct region *region_held(struct escrow_engine *e, const st
 											  : NULL;
 }
 
-/* lane. The first n of the chain are with the device. */
-static inline void posted_of(struct escrow_engine *e, const struct chain *ch, uint32_t n,
-			     uint64_t bytes)
+/* lane. The first n of the chain are with the device; open: the last of them asks for no completion. */
+static inline void posted_of(struct escrow_engine *e, struct conn *c, uint32_t n, uint64_t bytes,
+			     bool open)
 {
-	struct conn *c = ch->conn;
-
 	c->slices += n;
-	c->open_end = !(ch->wr[n - 1].flags & NATIVE_SIGNALED);
+	c->open_end = open;
 	/* Read by others to choose a connection; written by the holder of the lane alone. */
 	atomic_store_explicit(&c->outstanding,
 			      atomic_load_explicit(&c->outstanding, memory_order_relaxed) + bytes,
@@ -229,22 +260,45 @@ static inline void posted_of(struct escrow_engine *e, const struct chain *ch, ui
 	engine_count(&e->counters.rail_bytes[c->rail], bytes);
 }
 
-/* lane. One doorbell for all that was collected. */
+static inline bool asks(const struct native_wr *wr)
+{
+	return wr->flags & NATIVE_SIGNALED;
+}
+
+/* lane. One doorbell for n of ours, the last of which has no next. */
+static inline void post_wrs(struct escrow_engine *e, struct conn *c, struct native_wr *wr,
+			    uint32_t n, uint64_t bytes, bool open)
+{
+	uint32_t *posted = &c->lane->chain.posted;
+
+	if (LIKELY(!en_post(e, c, ESCROW_STEP_POST, wr, n, posted)) || *posted == n)
+		posted_of(e, c, n, bytes, open);
+	else
+		en_refused(e, c, *posted, n);
+}
+
+/* lane. The n that were collected for this connection, the chain's. */
+static inline void post_chain(struct escrow_engine *e, struct conn *c, uint32_t n, uint64_t bytes,
+			      bool open)
+{
+	struct native_wr *wr = c->lane->chain.wr, *last = &wr[n - 1];
+
+	last->next = NULL;
+	post_wrs(e, c, wr, n, bytes, open);
+	last->next = last + 1;
+}
+
 static inline void flush(struct escrow_engine *e, struct lane *lane)
 {
 	struct chain *ch = &lane->chain;
-	uint32_t n = ch->n, posted = 0;
+	uint32_t n = ch->n;
 	uint64_t bytes = ch->bytes;
 
 	if (!n)
 		return;
 	ch->n = 0;
 	ch->bytes = 0;
-	en_post(e, ch->conn, ESCROW_STEP_POST, ch->wr, n, &posted);
-	if (LIKELY(posted == n))
-		posted_of(e, ch, n, bytes);
-	else
-		en_refused(e, lane, posted, n);
+	post_chain(e, ch->conn, n, bytes, !asks(&ch->wr[n - 1]));
 }
 
 /*
@@ -265,7 +319,7 @@ static inline struct native_wr *place_in_chain(struct escrow_engine *e, struct c
 /* A request of fewer bytes takes them with it. */
 static inline uint64_t inline_below(const struct conn *c, uint32_t opcode)
 {
-	return opcode == ESCROW_WRITE ? (uint64_t)c->lane->context->info.max_inline + 1 : 0;
+	return opcode == ESCROW_WRITE ? c->lane->inline_below : 0;
 }
 
 /* Big ops get bigger slices, so that any op within the limits fits into one send queue. */
@@ -278,6 +332,9 @@ static inline uint64_t slice_size(const struct escrow_engine *e, uint64_t total)
 	size = ((total + e->max_slices - 1) / e->max_slices + 4095) & ~UINT64_C(4095);
 	return size < e->max_slice_bytes ? size : e->max_slice_bytes;
 }
+
+_Static_assert(ESCROW_MAY_READ == ESCROW_READ && ESCROW_MAY_WRITE == ESCROW_WRITE,
+	       "an opcode is the right that it needs");
 
 _Static_assert(NATIVE_READ == (ESCROW_WRITE - ESCROW_READ) * NATIVE_READ && NATIVE_WRITE == 0,
 	       "native_of() needs no branch");

@@ -91,14 +91,23 @@ struct window *en_window_take(struct escrow_engine *e, const struct conn *conn)
 		w = take_aside(e, c, account);
 	if (!w)
 		w = take_new(e, c);
-	if (!w)
+	if (!w) {
+		en_renew_wish(e, true);
 		w = take_parked(e, conn, account, true);
+	}
 	if (!w)
 		return NULL;
+	en_renew_window(e, w, true);
 	w->account = account;
 	w->due = DUE_NONE;
 	w->use = WINDOW_RESERVED;
 	return w;
+}
+
+/* One that has made keys was looked at before the first (ledger.h). */
+static bool held_out(struct escrow_engine *e, const struct window *w)
+{
+	return !w->keys_on && ledger_window_held_out(e->ledger, w->owner);
 }
 
 static void detach(struct window *w)
@@ -126,23 +135,43 @@ static void to_aside(struct window *w)
 	w->context->aside = w;
 }
 
-/* The ledger says PARKED (or it was never used): back into the pool, or away with it. */
-void en_window_back(struct escrow_engine *e, struct window *w)
+/* No proof of its end can be had: it stays, and its grant with it. */
+static void stays(struct window *w)
 {
+	if (w->grant)
+		w->grant->stuck = 1;
+	w->use = WINDOW_ENDED;
 	detach(w);
+}
+
+static void back(struct escrow_engine *e, struct window *w, bool worn)
+{
+	/* The loss of a device quarantines every window there, also one that was only set apart. */
+	if (atomic_load(&w->context->fatal) && en_owner_quarantined(e, w->owner)) {
+		stays(w);
+		return;
+	}
+	detach(w);
+	en_renew_window(e, w, false);
 	if (!w->native) {
 		ledger_owner_undo(e->ledger, w->owner);
 		to_free(e, w);
-	} else if (ledger_window_worn(e->ledger, w->owner)) {
+	} else if (worn) {
 		w->use = WINDOW_ORPHAN;
 		en_work(e, &w->work);
-	} else if (ledger_window_held_out(e->ledger, w->owner)) {
+	} else if (held_out(e, w)) {
 		to_aside(w);
 	} else {
 		w->use = WINDOW_PARKED;
 		w->next = w->context->parked;
 		w->context->parked = w;
 	}
+}
+
+/* The ledger says PARKED (or it was never used): back into the pool, or away with it. */
+void en_window_back(struct escrow_engine *e, struct window *w)
+{
+	back(e, w, w->native && ledger_window_worn(e->ledger, w->owner));
 }
 
 /* ---- Allocation --------------------------------------------------------------------------------- */
@@ -154,24 +183,23 @@ static int allocate(struct escrow_engine *e, struct window *w)
 	if (rc)
 		return rc;
 	w->native = native;
-	ledger_owner_native(e->ledger, w->owner, (uint64_t)(uintptr_t)native,
-			    e->ops->window_key(native));
+	ledger_window_key(e->ledger, w->owner, e->ops->window_key(native));
 	return 0;
 }
 
 /*
  * A device that gives out an index which a peer of an epoch that is not fenced may still know: that
  * window stays aside, under an owner of its own, until the hold-out ends.  So the device gives another.
+ * ENOBUFS: there is no place for one more.
  */
 static int put_aside(struct escrow_engine *e, struct window *w)
 {
 	struct window *aside = take_new(e, w->context);
 
 	if (!aside)
-		return ENOMEM;
+		return ENOBUFS;
 	aside->native = w->native;
-	ledger_owner_native(e->ledger, aside->owner, (uint64_t)(uintptr_t)w->native,
-			    e->ops->window_key(w->native));
+	ledger_window_key(e->ledger, aside->owner, e->ops->window_key(w->native));
 	to_aside(aside);
 	w->native = NULL;
 	return 0;
@@ -184,14 +212,14 @@ static int have_native(struct escrow_engine *e, struct window *w)
 	int tries, rc = 0;
 
 	/* It has no key yet, and none would do: the list of those held out is full. */
-	if (!w->native && ledger_window_held_out(e->ledger, w->owner))
-		return EAGAIN;
+	if (!w->native && held_out(e, w))
+		return ENOBUFS;
 	for (tries = 0; rc == 0 && tries < 2 * ASIDE_TRIES; tries++) {
-		if (w->native && !ledger_window_held_out(e->ledger, w->owner))
+		if (w->native && !held_out(e, w))
 			return 0;
 		rc = w->native ? put_aside(e, w) : allocate(e, w);
 	}
-	return rc ? rc : EAGAIN;
+	return rc ? rc : ENOBUFS;
 }
 
 /* ---- Bind and invalidate ------------------------------------------------------------------------- */
@@ -205,7 +233,7 @@ int en_window_bind(struct escrow_engine *e, struct window *w)
 	if (w->grant != g || (g->state != GRANT_BINDING && g->state != GRANT_READY))
 		return 0; /* revoked while the device was asked */
 	if (ledger_window_tag(e->ledger, w->owner, &w->tag) < 0)
-		return EAGAIN;
+		return ENOBUFS;
 	if (!en_window_due(e, w, DUE_BIND))
 		en_work(e, &g->work);
 	return 0;
@@ -213,15 +241,7 @@ int en_window_bind(struct escrow_engine *e, struct window *w)
 
 bool en_window_at_hand(struct escrow_engine *e, const struct window *w)
 {
-	return w->native && !ledger_window_held_out(e->ledger, w->owner);
-}
-
-void en_window_orphan(struct escrow_engine *e, struct window *w)
-{
-	ledger_window_event(e->ledger, w->owner, LEDGER_E_QP_DEAD);
-	w->due = DUE_NONE;
-	w->use = WINDOW_ORPHAN;
-	en_work(e, &w->work);
+	return w->native && !held_out(e, w);
 }
 
 void en_window_unbind(struct escrow_engine *e, struct window *w)
@@ -247,7 +267,8 @@ void en_window_settle(struct escrow_engine *e, const struct ledger_done *done)
 	w->what = (uint8_t)done->what;
 	w->outcome = done->outcome;
 	w->releases = done->releases;
-	atomic_store(&w->settled, 1);
+	/* Seen by who takes it off the list, on which it is put behind this. */
+	atomic_store_explicit(&w->settled, 1, memory_order_release);
 	en_help_work(e, &w->work);
 }
 
@@ -263,31 +284,37 @@ static void forget_asked(struct window *w)
 }
 
 /* ---- The end -------------------------------------------------------------------------------------------- */
+static escrow_status end_native(struct escrow_engine *e, struct window *w)
+{
+	struct native_window *native = w->native;
+	escrow_status st;
+	int rc;
+
+	if (en_owner_gone(e, w->owner))
+		return ESCROW_OK;
+	st = ledger_step_begin(e->ledger, w->owner, ESCROW_STEP_DEALLOC_WINDOW, NULL);
+	if (st < 0) {
+		ledger_quarantine(e->ledger, w->owner, "cannot be deallocated");
+		return st;
+	}
+	w->native = NULL;
+	w->use = WINDOW_ORPHAN;
+	rc = en_step(w->context, ESCROW_STEP_DEALLOC_WINDOW, native);
+	return ledger_step_end(e->ledger, w->owner, ESCROW_STEP_DEALLOC_WINDOW, rc);
+}
+
 static void deallocate(struct escrow_engine *e, struct window *w)
 {
 	struct grant *g = w->grant;
 	struct peer *p = w->conn ? w->conn->peer : NULL;
-	escrow_status st = ledger_step_begin(e->ledger, w->owner, ESCROW_STEP_DEALLOC_WINDOW, NULL);
-	int rc;
 
-	if (st == ESCROW_OK) {
-		struct native_window *native = w->native;
-
-		w->native = NULL;
-		w->use = WINDOW_ORPHAN;
-		rc = en_step(w->context, ESCROW_STEP_DEALLOC_WINDOW, native);
-		st = ledger_step_end(e->ledger, w->owner, ESCROW_STEP_DEALLOC_WINDOW, rc);
-	} else {
-		ledger_quarantine(e->ledger, w->owner, "cannot be deallocated");
-	}
-	if (st < 0) {
-		if (g)
-			g->stuck = 1;
-		w->use = WINDOW_ENDED;
-		detach(w);
+	if (end_native(e, w) < 0) {
+		stays(w);
 	} else {
 		forget_asked(w);
 		detach(w);
+		en_renew_window(e, w, false);
+		en_renew_spent(e, w);
 		to_free(e, w);
 	}
 	if (g)
@@ -309,6 +336,8 @@ static void leave_unbound(struct escrow_engine *e, struct window *w, struct gran
 {
 	if (g)
 		bind_failed(w, g);
+	if (g && g->state == GRANT_READY)
+		en_join_later(e, w->conn->peer);
 	ledger_window_leave(e->ledger, w->owner);
 	en_window_back(e, w);
 }
@@ -321,12 +350,11 @@ void en_window_not_bound(struct escrow_engine *e, struct window *w)
 	en_work(e, &g->work);
 }
 
-/* Bound on a connection that came back, for a grant whose importer has the keys of the others. */
-static void tell_key(struct escrow_engine *e, struct window *w)
+/* What it waits for: its windows are to end. */
+static void renewed_on(struct escrow_engine *e, struct conn *c)
 {
-	w->key_due = 1;
-	w->conn->peer->offers_due = 1;
-	en_work(e, &w->conn->peer->work);
+	if (c && c->renew)
+		en_work(e, &c->peer->work);
 }
 
 /* A bind or invalidation was settled: the ledger judges it, and its state is what counts. */
@@ -336,26 +364,26 @@ static void settled(struct escrow_engine *e, struct window *w)
 				   .what = w->what,
 				   .outcome = w->outcome,
 				   .releases = w->releases};
-	struct ledger_owner_info info;
+	struct ledger_window_now now;
 	struct grant *g = w->grant;
-	uint32_t state;
 
-	ledger_window_settled(e->ledger, &done, &state);
+	renewed_on(e, w->conn);
+	ledger_window_settled(e->ledger, &done, NULL, &now);
 	if (w->use != WINDOW_BINDING && w->use != WINDOW_INVALIDATING)
 		return;
-	if (ledger_owner_info(e->ledger, w->owner, &info) < 0)
+	switch (now.state) {
+	case LEDGER_WINDOW_FREE:
 		return;
-	switch (info.machine_state) {
 	case LEDGER_WINDOW_PARKED:
 		if (w->use == WINDOW_BINDING)
 			leave_unbound(e, w, g);
 		else
-			en_window_back(e, w);
+			back(e, w, now.worn);
 		break;
 	case LEDGER_WINDOW_BOUND:
 		w->use = WINDOW_BOUND;
 		if (g && g->state == GRANT_READY)
-			tell_key(e, w);
+			en_key_tell(e, w);
 		break;
 	case LEDGER_WINDOW_ORPHAN:
 		if (w->use == WINDOW_BINDING && g)
@@ -371,13 +399,16 @@ static void settled(struct escrow_engine *e, struct window *w)
 		break;
 	}
 	if (g)
-		en_work(e, &g->work);
+		en_grant_goes_on(e, g);
 }
 
 bool en_window_help(struct escrow_engine *e, struct window *w)
 {
-	if (atomic_exchange(&w->settled, 0))
+	/* It owes nothing more, so nobody else writes that till it is asked for something again. */
+	if (atomic_load_explicit(&w->settled, memory_order_acquire)) {
+		atomic_store_explicit(&w->settled, 0, memory_order_relaxed);
 		settled(e, w);
+	}
 	return w->use != WINDOW_ORPHAN || !w->native;
 }
 
@@ -402,22 +433,47 @@ bool en_conn_has_windows(struct escrow_engine *e, struct conn *c)
 	return false;
 }
 
+/* One that was not bound yet: its grant does without. */
+static void not_needed(struct escrow_engine *e, struct window *w)
+{
+	struct grant *g = w->grant;
+
+	if (w->use != WINDOW_RESERVED || !g ||
+	    ledger_window_leave(e->ledger, w->owner) != ESCROW_OK)
+		return;
+	en_window_back(e, w);
+	en_work(e, &g->work);
+}
+
 void en_conn_orphan_windows(struct escrow_engine *e, struct conn *c)
 {
 	uint32_t i;
 
 	for (i = 0; i < e->nwindows; i++) {
 		struct window *w = &e->windows[i];
-		struct grant *g = w->grant;
 
-		if (on_conn(w, c) && w->use != WINDOW_ORPHAN) {
+		if (on_conn(w, c) && w->use != WINDOW_ORPHAN)
 			en_window_orphan(e, w);
-		} else if (w->conn == c && w->use == WINDOW_RESERVED && g &&
-			   ledger_window_leave(e->ledger, w->owner) == ESCROW_OK) {
-			en_window_back(e, w);
-			en_work(e, &g->work);
-		}
+		else if (w->conn == c)
+			not_needed(e, w);
 	}
+}
+
+bool en_conn_unbind_windows(struct escrow_engine *e, struct conn *c)
+{
+	bool none = true;
+	uint32_t i;
+
+	for (i = 0; i < e->nwindows; i++) {
+		struct window *w = &e->windows[i];
+
+		if (w->conn != c || w->use == WINDOW_ENDED)
+			continue;
+		not_needed(e, w);
+		en_window_unbind(e, w);
+		none = none && w->conn != c;
+	}
+	return none;
 }
 
 /* runner. Parked ones and those put aside go before their context does; true when none is left. */

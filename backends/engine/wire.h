@@ -15,7 +15,7 @@
 
 #include "backends/engine/native.h"
 
-#define WIRE_REVISION 2u
+#define WIRE_REVISION 3u
 #define WIRE_MAX_KEYS 256u /* rails x lanes */
 
 /* ---- Invitations ------------------------------------------------------------------------------ */
@@ -95,22 +95,29 @@ uint32_t wire_fold(const uint8_t incarnation[16]);
 
 /* ---- Control messages ------------------------------------------------------------------------------ */
 enum wire_message_type {
-	WIRE_HELLO = 1,    /* a, b: the secret of the set; payload: the engine's name */
-	WIRE_CREDIT,       /* only gives back credits */
-	WIRE_OFFER_ASK,    /* a: the offer, b: the asker's number */
+	WIRE_HELLO = 1, /* a, b: the secret of the set; payload: the engine's name */
+	WIRE_CREDIT,    /* only gives back credits */
+	WIRE_OFFER_ASK, /* a: the offer, b: the asker's number, not 0; at most WIRE_ASKS without an answer */
 	WIRE_OFFER_ANSWER, /* a: status, b: the asker's number; payload: a grant */
 	WIRE_OFFER_RETURN, /* a: the grant that the asker forgets */
 	WIRE_NOTE,         /* a: total bytes, b: offset; payload: a piece */
 	WIRE_NOTE_TAKEN,   /* a: how many messages were taken since the last one */
 	WIRE_LOST,         /* a: index of a connection that is over, b: its epoch */
 	WIRE_RAIL,         /* a: a rail of ours, b: 1 = up, 0 = down */
-	WIRE_KEY,          /* a: a grant, b: epoch of a connection << 32 | the grant's key on it */
-	WIRE_KEY_ASK,      /* a: a grant of which the asker lacks keys */
-	WIRE_UP,           /* the sender is up: offers may be asked for, notes may be sent */
+	/* a: a grant, b: epoch of a connection that came back << 32 | the grant's key on it; 0: it has gone */
+	WIRE_KEY,
+	WIRE_KEY_ASK, /* a: a grant of which the asker lacks keys */
+	WIRE_UP,      /* the sender is up: offers may be asked for, notes may be sent */
+	/* a: index of a connection, b: its epoch | a number << 32: the sender begins to renew it, or still is at
+	 * it, or (number 0) wants the other end to */
+	WIRE_DRAIN,
+	WIRE_DRAINED,  /* the same: the sender has nothing on it any more */
+	WIRE_DRAIN_NO, /* the same: it goes on as it is */
 	WIRE_MESSAGE_TYPES
 };
 
 #define WIRE_MESSAGE_HEADER 48u
+#define WIRE_ASKS 64u
 
 struct wire_message {
 	uint8_t type;

@@ -204,8 +204,6 @@ static escrow_status check_one(struct ledger *l, uint32_t name, uint32_t kind, u
 	used = c.used;
 	if (kind == ESCROW_CHARGE_SQ_SLOTS || kind == ESCROW_CHARGE_CQ_SLOTS)
 		used = committed(l, name, kind);
-	if (c.limit == LEDGER_NO_LIMIT)
-		return ESCROW_OK;
 	if (c.stuck && (double)c.stuck * 100.0 >= (double)c.limit * l->config.stuck_percent)
 		return lg_fail(error, ESCROW_E_QUOTA,
 			       "%s of %s: %llu of %llu are stuck in quarantine, which "
@@ -223,23 +221,35 @@ static escrow_status check_one(struct ledger *l, uint32_t name, uint32_t kind, u
 escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
 			      struct escrow_error *error)
 {
-	escrow_status status = check_one(l, NONE, kind, amount, error);
+	escrow_status status = ESCROW_OK;
 
-	if (!status && name != NONE)
+	if (limit_of(l, NONE, kind) != LEDGER_NO_LIMIT)
+		status = check_one(l, NONE, kind, amount, error);
+	if (!status && name != NONE && limit_of(l, name, kind) != LEDGER_NO_LIMIT)
 		status = check_one(l, name, kind, amount, error);
 	return status;
 }
 
-void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t nth, uint32_t kind, uint64_t amount)
+uint64_t lg_charge_amount(const struct ledger *l, uint32_t slot, uint32_t nth)
+{
+	return nth ? l->spans[slot].length : 1;
+}
+
+void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t kind, uint32_t second)
 {
 	struct ledger_owner *o = &l->owners[slot];
 
-	o->charge[nth] = (uint8_t)kind;
-	o->amount[nth] = amount;
-	totals(l)->used[kind] += amount;
-	if (o->name != NONE)
-		l->names[o->name].used[kind] += amount;
-	log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, kind), lg_owner_handle(l, slot), amount);
+	o->charge[0] = (uint8_t)kind;
+	o->charge[1] = (uint8_t)second;
+	for (unsigned int i = 0; i < 2 && o->charge[i]; i++) {
+		uint64_t amount = lg_charge_amount(l, slot, i);
+
+		totals(l)->used[o->charge[i]] += amount;
+		if (o->name != NONE)
+			l->names[o->name].used[o->charge[i]] += amount;
+		log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, o->charge[i]), lg_owner_handle(l, slot),
+			amount);
+	}
 }
 
 void lg_charge_return(struct ledger *l, uint32_t slot)
@@ -248,15 +258,16 @@ void lg_charge_return(struct ledger *l, uint32_t slot)
 
 	for (unsigned int i = 0; i < 2; i++) {
 		uint32_t kind = o->charge[i];
+		uint64_t amount;
 
 		if (!kind)
 			continue;
-		totals(l)->used[kind] -= o->amount[i];
+		amount = lg_charge_amount(l, slot, i);
+		totals(l)->used[kind] -= amount;
 		if (o->name != NONE)
-			l->names[o->name].used[kind] -= o->amount[i];
+			l->names[o->name].used[kind] -= amount;
 		o->charge[i] = 0;
-		log_ctl(l, LOG_CODE(LEDGER_LOG_UNCHARGE, kind), lg_owner_handle(l, slot),
-			o->amount[i]);
+		log_ctl(l, LOG_CODE(LEDGER_LOG_UNCHARGE, kind), lg_owner_handle(l, slot), amount);
 	}
 }
 
@@ -265,14 +276,16 @@ void lg_charge_stick(struct ledger *l, uint32_t slot, bool stuck)
 	struct ledger_owner *o = &l->owners[slot];
 
 	for (unsigned int i = 0; i < 2; i++) {
-		uint64_t amount = stuck ? o->amount[i] : 0 - o->amount[i];
+		uint64_t amount, more;
 
 		if (!o->charge[i])
 			continue;
-		totals(l)->stuck[o->charge[i]] += amount;
+		amount = lg_charge_amount(l, slot, i);
+		more = stuck ? amount : 0 - amount;
+		totals(l)->stuck[o->charge[i]] += more;
 		if (o->name != NONE)
-			l->names[o->name].stuck[o->charge[i]] += amount;
+			l->names[o->name].stuck[o->charge[i]] += more;
 		log_ctl(l, LOG_CODE(stuck ? LEDGER_LOG_STUCK : LEDGER_LOG_UNSTUCK, o->charge[i]),
-			lg_owner_handle(l, slot), o->amount[i]);
+			lg_owner_handle(l, slot), amount);
 	}
 }

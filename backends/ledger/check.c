@@ -80,12 +80,13 @@ static void check_tree(struct check *c, uint32_t slot)
 static void check_steps(struct check *c, uint32_t slot)
 {
 	const struct ledger_owner *o = &c->l->owners[slot];
-	uint32_t qp_err = UINT32_C(1) << ESCROW_STEP_QP_ERR;
+	uint32_t qp_err = lg_step_bit(ESCROW_STEP_QP_ERR);
 
 	if (o->ended & ~o->begun)
 		bad(c, "owner %u: steps %#x ended, %#x begun", slot, o->ended, o->begun);
 	if (o->rc && (o->ended & ~qp_err) && o->stage != ESCROW_STEP_QP_ERR &&
-	    (o->ended >> o->stage & 1) && lg_owner_phase(c->l, slot) != ESCROW_OWNER_QUARANTINED)
+	    (o->ended & lg_step_bit(o->stage)) &&
+	    lg_owner_phase(c->l, slot) != ESCROW_OWNER_QUARANTINED)
 		bad(c, "owner %u: step %u failed, yet it is not quarantined", slot, o->stage);
 }
 
@@ -102,10 +103,13 @@ static void check_charges(struct check *c, uint32_t name)
 		if (!o->kind || (name != NONE && o->name != name))
 			continue;
 		for (unsigned int k = 0; k < 2; k++) {
+			uint64_t amount;
+
 			if (!o->charge[k])
 				continue;
-			used[o->charge[k]] += o->amount[k];
-			stuck[o->charge[k]] += o->stuck ? o->amount[k] : 0;
+			amount = lg_charge_amount(l, i, k);
+			used[o->charge[k]] += amount;
+			stuck[o->charge[k]] += o->stuck ? amount : 0;
 		}
 	}
 	for (uint32_t kind = 1; kind < LEDGER_KINDS; kind++) {
@@ -114,6 +118,17 @@ static void check_charges(struct check *c, uint32_t name)
 		if (n->stuck[kind] > n->used[kind])
 			bad(c, "charge %u: more stuck than used", kind);
 	}
+}
+
+/* What the short ways look at says what decides it. */
+static void check_short(struct check *c, uint32_t slot, const struct ledger_conn *conn)
+{
+	bool plain = conn->lane->plain;
+
+	SAME("room of the short way", slot, conn->lends,
+	     plain && conn->ready && !c->l->ops_slowly ? conn->room : 0);
+	if (conn->settles != (plain && !conn->special ? conn->lane : NULL))
+		bad(c, "connection %u: settled the short way, or not, against what it is", slot);
 }
 
 /* I8 and what the ring says of slots and loans. */
@@ -126,6 +141,7 @@ static void check_connection(struct check *c, uint32_t i, uint64_t *active)
 
 	if (!l->owners[slot].kind) {
 		SAME("debts of a gone connection", slot, conn->tail - conn->head, 0);
+		SAME("room of a gone connection", slot, conn->lends, 0);
 		return;
 	}
 	*active += conn->planned;
@@ -140,12 +156,15 @@ static void check_connection(struct check *c, uint32_t i, uint64_t *active)
 		*active += d->shape.of.what == LEDGER_WR_SLICE && !alone && !given;
 	}
 	for (uint32_t w = 0; w < l->config.max_windows; w++) {
-		if (l->owners[l->base[ESCROW_OWNER_WINDOW] + w].kind && l->windows[w].conn == slot)
+		uint32_t window = l->base[ESCROW_OWNER_WINDOW] + w;
+
+		if (l->owners[window].kind && window_conn(l, window) == slot)
 			kept += l->windows[w].kept;
 	}
 	SAME("parts", slot, conn->parts, parts);
 	SAME("sentinels", slot, conn->sentinel, sentinels);
 	SAME("kept SQ slots", slot, conn->kept, kept);
+	check_short(c, slot, conn);
 	if (conn_used(conn) + conn->kept > conn->room)
 		bad(c, "connection %u: %u + %u slots, only %u", slot, conn_used(conn), conn->kept,
 		    conn->room);
@@ -272,7 +291,7 @@ static void check_grants(struct check *c)
 			continue;
 		for (uint32_t w = l->grants[i].first; w != NONE; w = window_of(l, w)->next) {
 			n++;
-			if (window_of(l, w)->grant != slot)
+			if (window_grant(l, w) != slot)
 				bad(c, "window %u is on the list of grant %u", w, slot);
 			if (l->owners[slot].state == LEDGER_GRANT_EXPORTED &&
 			    !window_of(l, w)->bound_cqe)
@@ -288,7 +307,7 @@ escrow_status ledger_check(struct ledger *l, char *text, uint32_t size)
 	struct check check = {l, text, size, false}, *c = &check;
 	uint64_t active = 0;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	for (uint32_t i = 0; i < l->nowners; i++) {
 		if (!l->owners[i].kind)
 			continue;
@@ -306,6 +325,6 @@ escrow_status ledger_check(struct ledger *l, char *text, uint32_t size)
 		check_lane(c, i);
 	check_ops(c, active);
 	check_grants(c);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return check.bad ? ESCROW_E_INTERNAL : ESCROW_OK;
 }

@@ -30,16 +30,35 @@ void lg_conn_open(struct ledger *l, uint32_t slot, const struct ledger_owner_arg
 	c->special = 0;
 	c->sentinel = 0;
 	c->pending_receipt = 0;
+	c->place = 0;
 	c->lane->cq_taken += args->sq_depth + args->rq_depth;
+	lg_conn_short(l, c);
+}
+
+void lg_conn_short(struct ledger *l, struct ledger_conn *conn)
+{
+	bool plain = conn->handle && conn->lane->plain;
+
+	PUT(conn->settles, plain && !conn->special ? conn->lane : NULL);
+	PUT(conn->lends, plain && conn->ready && !l->ops_slowly ? conn->room : 0);
+}
+
+void lg_conns_short(struct ledger *l, const struct ledger_lane *lane)
+{
+	for (uint32_t i = 0; i < l->config.max_connections; i++)
+		if (l->conns[i].handle && (!lane || l->conns[i].lane == lane))
+			lg_conn_short(l, &l->conns[i]);
 }
 
 void lg_conn_closed(struct ledger *l, struct ledger_conn *conn)
 {
 	conn->lane->cq_taken -= conn->sq_depth + conn->rq_depth;
-	lg_budget_give(l, conn->sq_depth, conn->rq_depth);
+	if (!conn->place)
+		lg_budget_give(l, conn);
 	conn->ready = 0;
 	conn->handle = 0;
 	conn->user = 0;
+	lg_conn_short(l, conn);
 }
 
 static void hold_regions(struct ledger *l, const struct ledger_debt *d, int by)
@@ -61,6 +80,7 @@ void lg_conn_stick(struct ledger *l, struct ledger_conn *conn)
 	conn->was_stuck = 1;
 	conn->special = 1;
 	conn->held = 1;
+	lg_conn_short(l, conn);
 	for (uint32_t i = conn->head; i != conn->tail; i++)
 		hold_regions(l, &conn->ring[i & conn->mask], 1);
 }
@@ -83,9 +103,9 @@ uint32_t lg_conn_late(struct ledger_lane *lane, struct ledger_conn *conn,
 
 	if (!conn->held)
 		return lg_debt_settle(lane, conn, outcome, done);
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	hold_regions(l, d, -1);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return lg_debt_settle(lane, conn, outcome, done);
 }
 
@@ -96,12 +116,12 @@ static void maybe_release(struct ledger_lane *lane, struct ledger_conn *conn)
 
 	if (!conn->pending_receipt || conn->head != conn->tail)
 		return;
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	if (l->owners[conn->slot].children == 0 && l->owners[conn->slot].pins == 0)
 		lg_owner_release(l, conn->slot, LEDGER_QP, conn->pending_receipt);
 	else
 		conn->pending_receipt = 0;
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 }
 
 int32_t ledger_conn_collect(struct ledger_lane *lane, uint64_t connection, struct ledger_done *done,

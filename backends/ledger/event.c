@@ -36,7 +36,7 @@ static escrow_status move(struct ledger *l, uint32_t slot, enum ledger_event eve
 	if (event == LEDGER_E_POISON)
 		lane_believe(lane_of(l, slot), false);
 	if (event == LEDGER_E_FENCE)
-		lg_holdout_end(l, lg_owner_handle(l, slot), NULL);
+		lg_holdout_end(l, lg_owner_handle(l, slot));
 	if (o->kind == ESCROW_OWNER_PEER && event == LEDGER_E_STOP) {
 		lg_name_put(l, o->name);
 		l->owners[o->parent].children--;
@@ -50,11 +50,11 @@ escrow_status ledger_owner_event(struct ledger *l, uint64_t owner, enum ledger_e
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	if (slot != NONE)
 		status = move(l, slot, event);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -86,7 +86,7 @@ escrow_status ledger_owner_gone(struct ledger *l, uint64_t owner)
 	uint32_t slot;
 	struct ledger_owner *o;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	o = slot == NONE ? NULL : &l->owners[slot];
 	if (!o || o->kind == ESCROW_OWNER_GRANT || o->kind == ESCROW_OWNER_PEER)
@@ -104,24 +104,23 @@ escrow_status ledger_owner_gone(struct ledger *l, uint64_t owner)
 		lg_owner_move(l, slot, LEDGER_E_RELEASED);
 	else if (!status)
 		lg_owner_release(l, slot, (enum ledger_thing)things[o->kind], ESCROW_RECEIPT_NONE);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
-escrow_status ledger_owner_native(struct ledger *l, uint64_t owner, uint64_t native, uint32_t rkey)
+escrow_status ledger_window_key(struct ledger *l, uint64_t window, uint32_t rkey)
 {
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
-	slot = lg_owner_find(l, owner, 0);
+	lg_lock(l);
+	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
 	if (slot != NONE) {
-		l->owners[slot].native = native;
-		if (l->owners[slot].kind == ESCROW_OWNER_WINDOW && !window_of(l, slot)->binds)
+		if (!window_of(l, slot)->binds)
 			window_of(l, slot)->rkey = rkey;
 		status = ESCROW_OK;
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -138,7 +137,7 @@ escrow_status ledger_pin(struct ledger *l, uint64_t by, uint64_t target)
 	escrow_status status = ESCROW_OK;
 	uint32_t b, t, free_pins = 0;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	b = lg_owner_find(l, by, 0);
 	t = lg_owner_find(l, target, 0);
 	if (b == NONE || t == NONE || is_above(l, t, b)) {
@@ -159,7 +158,7 @@ escrow_status ledger_pin(struct ledger *l, uint64_t by, uint64_t target)
 	if (!status)
 		lg_owner_pin(l, b, t);
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -169,7 +168,7 @@ escrow_status ledger_unpin(struct ledger *l, uint64_t by, uint64_t target)
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t b, t;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	b = lg_owner_find(l, by, 0);
 	t = lg_owner_find(l, target, 0);
 	if (b == NONE || t == NONE)
@@ -189,7 +188,7 @@ escrow_status ledger_unpin(struct ledger *l, uint64_t by, uint64_t target)
 	if (!status)
 		lg_owner_unpin(l, b, t);
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -199,7 +198,7 @@ escrow_status ledger_owner_info(struct ledger *l, uint64_t owner, struct ledger_
 	const struct ledger_owner *o;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	if (slot == NONE)
 		goto unlock;
@@ -215,16 +214,17 @@ escrow_status ledger_owner_info(struct ledger *l, uint64_t owner, struct ledger_
 		.rc = o->rc,
 		.receipt = o->receipt,
 		.parent = lg_owner_handle(l, o->parent),
-		.native = o->native,
-		.addr = o->addr,
-		.length = o->length,
 	};
+	if (o->kind != ESCROW_OWNER_WINDOW) {
+		out->addr = l->spans[slot].addr;
+		out->length = l->spans[slot].length;
+	}
 	if (o->kind == ESCROW_OWNER_REGION || o->kind == ESCROW_OWNER_CONTROL)
 		out->loans = lg_region_loans(l, slot);
 	else if (o->kind == ESCROW_OWNER_CONNECTION)
 		out->loans = GET(conn_of(l, slot)->tail) - GET(conn_of(l, slot)->head);
 	status = ESCROW_OK;
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }

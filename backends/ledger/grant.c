@@ -20,7 +20,7 @@ static escrow_status check_window(struct ledger *l, const struct ledger_grant_ar
 	}
 	w = window_of(l, slot);
 	c = conn_of(l, conn);
-	if (l->owners[slot].state != LEDGER_WINDOW_PARKED || w->grant != NONE ||
+	if (l->owners[slot].state != LEDGER_WINDOW_PARKED || window_grant(l, slot) != NONE ||
 	    l->owners[slot].begun)
 		return lg_fail(error, ESCROW_E_STATE, "window %u is in use", i);
 	if (l->owners[conn].state != LEDGER_CONNECTION_READY)
@@ -29,7 +29,7 @@ static escrow_status check_window(struct ledger *l, const struct ledger_grant_ar
 	if (l->owners[l->owners[slot].parent].kind == ESCROW_OWNER_CONNECTION &&
 	    l->owners[slot].parent != conn)
 		return lg_fail(error, ESCROW_E_INVALID, "window %u is another connection's", i);
-	if (w->binds >= 255 || lg_holdout_find(l, slot))
+	if (w->binds >= l->config.window_binds || lg_holdout_find(l, slot))
 		return lg_fail(error, ESCROW_E_LIMIT, "window %u is worn or its index held out", i);
 	/* Its earlier keys are another account's until that one is fenced. */
 	if (w->account && w->account != a->account) {
@@ -53,7 +53,8 @@ static escrow_status check_grant(struct ledger *l, const struct ledger_grant_arg
 	escrow_status status;
 
 	if ((a->account && account == NONE) || region == NONE || a->rights == 0 ||
-	    (a->rights & ~(ESCROW_MAY_READ | ESCROW_MAY_WRITE)) || (!a->account && a->nwindows))
+	    (a->rights & ~(ESCROW_MAY_READ | ESCROW_MAY_WRITE)) || (!a->account && a->nwindows) ||
+	    a->nwindows > UINT16_MAX)
 		return lg_fail(error, ESCROW_E_INVALID,
 			       "grant: account %#llx, region %#llx, rights %#x, %u windows",
 			       (unsigned long long)a->account, (unsigned long long)a->region,
@@ -62,12 +63,12 @@ static escrow_status check_grant(struct ledger *l, const struct ledger_grant_arg
 	    l->owners[region].state != LEDGER_REGION_LIVE)
 		return lg_fail(error, ESCROW_E_STATE, "grant: the region is %s",
 			       ledger_state_name(LEDGER_M_REGION, l->owners[region].state));
-	if (a->length == 0 || a->offset > l->owners[region].length ||
-	    a->length > l->owners[region].length - a->offset)
+	if (a->length == 0 || a->offset > l->spans[region].length ||
+	    a->length > l->spans[region].length - a->offset)
 		return lg_fail(error, ESCROW_E_INVALID,
 			       "grant: %llu bytes at %llu; the region has %llu",
 			       (unsigned long long)a->length, (unsigned long long)a->offset,
-			       (unsigned long long)l->owners[region].length);
+			       (unsigned long long)l->spans[region].length);
 	for (uint32_t i = 0; i < a->nwindows; i++) {
 		status = check_window(l, a, i, error);
 		if (status)
@@ -79,23 +80,22 @@ static escrow_status check_grant(struct ledger *l, const struct ledger_grant_arg
 	return status;
 }
 
-/* Two windows on one connection need four slots: each is taken as it is checked. */
+/*
+ * Two windows on one connection need four slots: each is taken as it is checked.  From here on what the arguments name was
+ * found (check_grant), and is what their slots say.
+ */
 static escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args *a,
 				struct escrow_error *error)
 {
 	for (uint32_t i = 0; i < a->nwindows; i++) {
-		struct ledger_conn *c =
-			conn_of(l, lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION));
+		struct ledger_conn *c = conn_of(l, handle_slot(a->connections[i]));
 
 		if (c->room >= conn_used(c) + GET(c->kept) + 2u) {
-			__atomic_fetch_add(&c->kept, 2u, __ATOMIC_RELAXED);
+			lg_keep(c, 2);
 			continue;
 		}
-		while (i-- > 0) {
-			c = conn_of(l,
-				    lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION));
-			__atomic_fetch_sub(&c->kept, 2u, __ATOMIC_RELAXED);
-		}
+		while (i-- > 0)
+			lg_keep(conn_of(l, handle_slot(a->connections[i])), 0 - 2u);
 		return lg_fail(error, ESCROW_E_AGAIN, "no two SQ slots for each of %u windows",
 			       a->nwindows);
 	}
@@ -104,16 +104,14 @@ static escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args
 
 static void attach(struct ledger *l, uint32_t grant, const struct ledger_grant_args *a)
 {
-	uint32_t region = lg_owner_find(l, a->region, ESCROW_OWNER_REGION);
+	uint32_t region = handle_slot(a->region);
 
 	lg_owner_pin(l, grant, region);
 	for (uint32_t i = 0; i < a->nwindows; i++) {
-		uint32_t slot = lg_owner_find(l, a->windows[i], ESCROW_OWNER_WINDOW);
-		uint32_t conn = lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION);
+		uint32_t slot = handle_slot(a->windows[i]);
+		uint32_t conn = handle_slot(a->connections[i]);
 		struct ledger_window *w = window_of(l, slot);
 
-		w->grant = grant;
-		w->conn = conn;
 		w->kept = 2;
 		/* The last one was fenced (check_window). */
 		if (w->account != a->account)
@@ -132,43 +130,40 @@ escrow_status ledger_grant_reserve(struct ledger *l, const struct ledger_grant_a
 				   uint64_t *grant_out, struct escrow_error *error)
 {
 	escrow_status status;
-	uint32_t slot, account, region;
 	struct ledger_owner *o;
+	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	status = check_grant(l, args, error);
 	if (status)
 		goto unlock;
-	if (l->free[ESCROW_OWNER_GRANT] == NONE) {
-		status = lg_fail(error, ESCROW_E_LIMIT, "all %u grants are taken",
-				 l->max[ESCROW_OWNER_GRANT]);
-		goto unlock;
-	}
-	status = keep_slots(l, args, error);
+	slot = lg_owner_free(l, ESCROW_OWNER_GRANT, args->place);
+	status = slot == NONE ? lg_owner_none(l, ESCROW_OWNER_GRANT, args->place, error)
+			      : keep_slots(l, args, error);
 	if (status)
 		goto unlock;
-	account = lg_owner_find(l, args->account, ESCROW_OWNER_PEER);
-	region = lg_owner_find(l, args->region, ESCROW_OWNER_REGION);
-	slot = lg_owner_take(l, ESCROW_OWNER_GRANT);
+	lg_owner_take(l, ESCROW_OWNER_GRANT, slot);
 	o = &l->owners[slot];
-	o->parent = account == NONE ? 0 : account;
-	o->name = account == NONE ? NONE : l->owners[account].name;
-	o->addr = l->owners[region].addr + args->offset;
-	o->length = args->length;
-	o->since_ns = l->host.now_ns(l->host.ctx);
+	if (args->account) {
+		o->parent = handle_slot(args->account);
+		o->name = l->owners[o->parent].name;
+	} else {
+		o->parent = 0;
+	}
+	l->spans[slot] = (struct ledger_span){.addr = l->spans[handle_slot(args->region)].addr +
+						      args->offset,
+					      .length = args->length};
+	o->since_ns = lg_now(l);
 	l->owners[o->parent].children++;
 	log_ctl(l, LOG_CODE(LEDGER_LOG_ADD, o->kind), lg_owner_handle(l, slot),
 		lg_owner_handle(l, o->parent));
-	*grant_of(l, slot) = (struct ledger_grant){.first = NONE,
-						   .windows = args->nwindows,
-						   .rights = (uint8_t)args->rights,
-						   .plain = args->nwindows == 0};
-	lg_charge_take(l, slot, 0, ESCROW_CHARGE_GRANTS, 1);
-	lg_charge_take(l, slot, 1, ESCROW_CHARGE_GRANTED_BYTES, args->length);
+	*grant_of(l, slot) = (struct ledger_grant){
+		.first = NONE, .windows = (uint16_t)args->nwindows, .plain = args->nwindows == 0};
+	lg_charge_take(l, slot, ESCROW_CHARGE_GRANTS, ESCROW_CHARGE_GRANTED_BYTES);
 	attach(l, slot, args);
 	*grant_out = lg_owner_handle(l, slot);
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -178,9 +173,9 @@ escrow_status ledger_grant_join(struct ledger *l, uint64_t grant,
 	escrow_status status;
 	uint32_t slot, state;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
-	if (slot == NONE || args->nwindows != 1 ||
+	if (slot == NONE || args->nwindows != 1 || grant_of(l, slot)->windows == UINT16_MAX ||
 	    l->owners[slot].parent != lg_owner_find(l, args->account, ESCROW_OWNER_PEER) ||
 	    lg_owner_find(l, args->region, ESCROW_OWNER_REGION) == NONE) {
 		status = lg_fail(error, ESCROW_E_INVALID, "grant %#llx, or what joins it",
@@ -199,10 +194,11 @@ escrow_status ledger_grant_join(struct ledger *l, uint64_t grant,
 		status = keep_slots(l, args, error);
 	if (!status) {
 		grant_of(l, slot)->windows++;
+		grant_of(l, slot)->plain = false;
 		attach(l, slot, args);
 	}
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -211,13 +207,13 @@ escrow_status ledger_grant_ready(struct ledger *l, uint64_t grant)
 	escrow_status status = ESCROW_OK;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
 	if (slot == NONE)
 		status = ESCROW_E_INVALID;
-	else if (!grant_of(l, slot)->plain || !lg_owner_move(l, slot, LEDGER_E_READY))
+	else if (!grant_of(l, slot)->plain || !lg_grant_move(l, slot, LEDGER_E_READY))
 		status = ESCROW_E_STATE;
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -226,10 +222,10 @@ int ledger_grant_state(struct ledger *l, uint64_t grant)
 	uint32_t slot;
 	int state;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
 	state = slot == NONE ? -1 : l->owners[slot].state;
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return state;
 }
 

@@ -6,29 +6,26 @@
 #include <stdio.h>
 #include <string.h>
 
-uint32_t lg_owner_find(const struct ledger *l, uint64_t handle, uint32_t kind)
+uint16_t lg_step_bit(uint32_t step)
 {
-	uint32_t slot = handle_slot(handle);
+	static const uint8_t places[] = {
+		[ESCROW_STEP_DEREGISTER] = 1,  [ESCROW_STEP_DEALLOC_WINDOW] = 2,
+		[ESCROW_STEP_QP_ERR] = 3,      [ESCROW_STEP_QP_RESET] = 4,
+		[ESCROW_STEP_DESTROY_QP] = 5,  [ESCROW_STEP_DESTROY_CQ] = 6,
+		[LEDGER_STEP_DESTROY_CQ2] = 7, [ESCROW_STEP_DESTROY_CHANNEL] = 8,
+		[ESCROW_STEP_DEALLOC_PD] = 9,  [ESCROW_STEP_CLOSE_DEVICE] = 10,
+	};
 
-	if (slot >= l->nowners || (kind && handle_kind(handle) != kind))
-		return NONE;
-	if (l->owners[slot].kind == 0 || l->owners[slot].kind != handle_kind(handle) ||
-	    l->owners[slot].generation != handle_generation(handle))
-		return NONE;
-	return slot;
+	return step < sizeof(places) && places[step] ? (uint16_t)(1u << places[step]) : 0;
 }
 
-uint32_t lg_owner_take(struct ledger *l, uint32_t kind)
+void lg_owner_take(struct ledger *l, uint32_t kind, uint32_t slot)
 {
-	uint32_t slot = l->free[kind];
-	uint32_t generation;
-	struct ledger_owner *o;
+	struct ledger_owner *o = &l->owners[slot];
+	uint32_t generation = o->generation;
 
-	if (slot == NONE)
-		return NONE;
-	o = &l->owners[slot];
-	l->free[kind] = o->next;
-	generation = o->generation;
+	if (!lg_is_placed(l, kind))
+		l->free[kind] = o->next;
 	memset(o, 0, sizeof(*o));
 	o->generation = handle_next_generation(generation);
 	o->kind = (uint8_t)kind;
@@ -36,7 +33,6 @@ uint32_t lg_owner_take(struct ledger *l, uint32_t kind)
 	o->name = NONE;
 	for (unsigned int i = 0; i < PINS; i++)
 		o->pin[i] = NONE;
-	return slot;
 }
 
 void lg_owner_give(struct ledger *l, uint32_t slot)
@@ -46,8 +42,20 @@ void lg_owner_give(struct ledger *l, uint32_t slot)
 
 	o->kind = 0;
 	o->generation = handle_next_generation(o->generation);
+	if (lg_is_placed(l, kind))
+		return;
 	o->next = l->free[kind];
 	l->free[kind] = slot;
+}
+
+escrow_status lg_owner_none(const struct ledger *l, uint32_t kind, uint32_t place,
+			    struct escrow_error *error)
+{
+	if (!lg_is_placed(l, kind))
+		return lg_fail(error, ESCROW_E_LIMIT, "all %u owners of kind %u are taken",
+			       l->max[kind], kind);
+	return lg_fail(error, ESCROW_E_LIMIT, "place %u of the %u owners of kind %u is not free",
+		       place, l->max[kind], kind);
 }
 
 escrow_status lg_fail(struct escrow_error *error, escrow_status status, const char *format, ...)

@@ -15,14 +15,6 @@ static inline bool ledger_conn_is(const struct ledger_conn *conn, uint64_t owner
 	return LIKELY(conn && conn->handle == owner);
 }
 
-/* ledger_lane_sync() */
-static inline void ledger_lane_pass(struct ledger_lane *lane)
-{
-	uint64_t seen = __atomic_load_n(&lane->ledger->withdrawals, __ATOMIC_ACQUIRE);
-
-	__atomic_store_n(&lane->synced, seen, __ATOMIC_RELEASE);
-}
-
 static inline uint64_t wr_id_make(const struct ledger_conn *conn, uint32_t sequence)
 {
 	return conn->wr_base | (uint64_t)sequence << SLOT_BITS | (sequence & conn->mask);
@@ -31,9 +23,7 @@ static inline uint64_t wr_id_make(const struct ledger_conn *conn, uint32_t seque
 /* Does this range lie in so many bytes? */
 static inline bool ledger_range_in(uint64_t offset, uint64_t length, uint64_t whole)
 {
-	uint64_t end;
-
-	return !__builtin_add_overflow(offset, length, &end) && end <= whole;
+	return length <= whole && offset <= whole - length;
 }
 
 /* May the range be lent?  i: the index that the handle names. */
@@ -124,7 +114,7 @@ static inline void lg_op_end(struct ledger_lane *lane, struct ledger_op *op)
 }
 
 /*
- * Slices that are lent at once, one behind the other in the ring and in the region.  Locals, because every store
+ * Slices of a parent that are lent at once, one behind the other in the ring and in the region.  Locals, because every store
  * could otherwise be one into the connection.
  */
 struct ledger_run {
@@ -174,38 +164,67 @@ static inline void run_is_whole(struct ledger_run *r, uint32_t slices)
 }
 
 /* ---- Lending ------------------------------------------------------------------------------------- */
-/* lane. May a parent be admitted as usual, and how many slices does the connection take? */
-static inline uint32_t conn_room(const struct ledger_lane *lane, const struct ledger_conn *conn)
+/* lane. May a parent of one slice be admitted as usual, which is its own parent? */
+static inline bool takes_alone(const struct ledger_lane *lane, const struct ledger_conn *conn)
 {
-	uint32_t taken = conn_taken(conn);
-
-	if (UNLIKELY(!conn->ready || GET(lane->ledger->ops_slowly) || taken >= conn->room))
-		return 0;
-	return conn->room - taken;
+	return conn->ready && !GET(lane->ledger->ops_slowly) && conn_taken(conn) < conn->room &&
+	       lane->ops_left;
 }
 
-/* And how many that are their own parents? */
-static inline uint32_t alone_room(const struct ledger_lane *lane, const struct ledger_conn *conn)
-{
-	uint32_t room = conn_room(lane, conn);
-
-	return room < lane->ops_left ? room : lane->ops_left;
-}
-
-/* lane. One of alone_room(), of a range that region_lends().  i: the region's index. */
-static inline uint64_t lend_alone(struct ledger_lane *lane, struct ledger_conn *conn, uint64_t user,
-				  uint32_t i, uint64_t offset, uint64_t length, uint32_t opcode)
+/* lane. A slice that is its own parent, where there is room: of a range that may be lent; region: its index. */
+static inline uint64_t ledger_row_lend(struct ledger_lane *lane, struct ledger_conn *conn,
+				       uint64_t user, uint32_t region, uint64_t offset,
+				       uint64_t length, uint32_t opcode)
 {
 	uint32_t tail = conn->tail;
 	struct ledger_debt *d = &conn->ring[tail & conn->mask];
 	uint64_t wr_id = wr_id_make(conn, tail);
 
-	put_debt(d, offset, length, NONE, wr_id, i, shape_of(opcode, PLAIN_ALONE));
+	put_debt(d, offset, length, NONE, wr_id, region, shape_of(opcode, PLAIN_ALONE));
 	d->subject = user;
 	lane->ops_left--;
-	PUT(lane->loans[i], lane->loans[i] + 1);
+	PUT(lane->loans[region], lane->loans[region] + 1);
 	PUT(conn->tail, tail + 1);
 	return wr_id;
+}
+
+/* Several, one behind the other.  Locals, as of struct ledger_run. */
+struct ledger_row {
+	struct ledger_debt *ring;
+	uint64_t wr_base;
+	uint32_t mask, tail;
+};
+
+static inline struct ledger_row ledger_row_begin(const struct ledger_conn *conn)
+{
+	return (struct ledger_row){.ring = conn->ring,
+				   .wr_base = conn->wr_base,
+				   .mask = conn->mask,
+				   .tail = conn->tail};
+}
+
+/* lane. loans: the lane's of the region. */
+static inline uint64_t ledger_row_put(struct ledger_row *r, uint32_t *loans, uint64_t user,
+				      uint32_t region, uint64_t offset, uint64_t length,
+				      uint32_t opcode)
+{
+	uint32_t at = r->tail & r->mask;
+	uint64_t wr_id = r->wr_base | (uint64_t)r->tail << SLOT_BITS | at;
+	struct ledger_debt *d = &r->ring[at];
+
+	put_debt(d, offset, length, NONE, wr_id, region, shape_of(opcode, PLAIN_ALONE));
+	d->subject = user;
+	PUT(*loans, *loans + 1);
+	r->tail++;
+	return wr_id;
+}
+
+/* lane. Of which the connection and its lane know from here on. */
+static inline void ledger_row_end(struct ledger_lane *lane, struct ledger_conn *conn,
+				  const struct ledger_row *r)
+{
+	lane->ops_left -= r->tail - conn->tail;
+	PUT(conn->tail, r->tail);
 }
 
 /*
@@ -219,54 +238,64 @@ static inline uint64_t ledger_lend_alone(struct ledger_lane *lane, struct ledger
 	uint32_t i = handle_slot(loan->region) - l->region_base;
 	uint64_t wr_id;
 
-	if (UNLIKELY(!alone_room(lane, conn) ||
+	if (UNLIKELY(!takes_alone(lane, conn) ||
 		     !region_lends(l, i, loan->region, loan->offset, loan->length)))
 		return 0;
-	wr_id = lend_alone(lane, conn, user, i, loan->offset, loan->length, loan->opcode);
+	wr_id = ledger_row_lend(lane, conn, user, i, loan->offset, loan->length, loan->opcode);
 	if (UNLIKELY(!lane->plain))
 		lg_log_alone(lane, wr_id, user);
 	return wr_id;
 }
 
 /*
- * lane. Several of them in a row: how many may be lent so, until the lane is given back.  Whatever takes of that
- * room, of binds or of other requests, needs the lane.  0 on a lane that keeps a log.
+ * lane. How many slices may be lent the short way, until the lane is given back.  Whatever takes of that room, of binds or
+ * of other requests, needs the lane.  0 on a lane that keeps a log.
  */
+static inline uint32_t ledger_run_room(const struct ledger_conn *conn)
+{
+	uint32_t taken = conn_taken(conn), room = GET(conn->lends);
+
+	return LIKELY(taken < room) ? room - taken : 0;
+}
+/* Of those that are their own parents, of which the lane has so many left. */
 static inline uint32_t ledger_row_room(const struct ledger_lane *lane,
 				       const struct ledger_conn *conn)
 {
-	return LIKELY(lane->plain) ? alone_room(lane, conn) : 0;
+	uint32_t room = ledger_run_room(conn);
+
+	return room < lane->ops_left ? room : lane->ops_left;
 }
-/* And how many slices, of parents that have a slot each. */
-static inline uint32_t ledger_run_room(const struct ledger_lane *lane,
-				       const struct ledger_conn *conn)
+/* Is there any? */
+static inline bool ledger_takes_one(const struct ledger_lane *lane, const struct ledger_conn *conn)
 {
-	return LIKELY(lane->plain) ? conn_room(lane, conn) : 0;
+	return conn_taken(conn) < GET(conn->lends) && lane->ops_left;
 }
 
 /*
- * The region of a row's next: its index, or NONE if this range of it may not be lent, or it has no key.  With the lane
- * it is so until that is given back: what is withdrawn ends only when every lane has passed.
+ * The region of a row's next, and its index; or NULL if it may not be lent from, or has no key.  With the lane it is so until
+ * that is given back: what is withdrawn ends only when every lane has passed.
  */
+static inline const struct ledger_keyed *ledger_row_keyed(const struct ledger *l, uint64_t handle,
+							  uint32_t *index)
+{
+	uint32_t i = handle_slot(handle) - l->region_base;
+	const struct ledger_keyed *keyed = &l->keyed[i];
+
+	*index = i;
+	return LIKELY(i < l->config.max_regions &&
+		      __atomic_load_n(&keyed->handle, __ATOMIC_ACQUIRE) == handle)
+		       ? keyed
+		       : NULL;
+}
+
+/* The index alone, for this range of it; or NONE. */
 static inline uint32_t ledger_row_region(const struct ledger *l, uint64_t handle, uint64_t offset,
 					 uint64_t length)
 {
-	uint32_t i = handle_slot(handle) - l->region_base;
-	const struct ledger_keyed *r = &l->keyed[i];
+	uint32_t i;
+	const struct ledger_keyed *keyed = ledger_row_keyed(l, handle, &i);
 
-	return LIKELY(i < l->config.max_regions &&
-		      __atomic_load_n(&r->handle, __ATOMIC_ACQUIRE) == handle &&
-		      ledger_range_in(offset, length, GET(r->length)))
-		       ? i
-		       : NONE;
-}
-
-/* lane. One of the room, in a region that was found since the lane was taken: its wr_id. */
-static inline uint64_t ledger_row_lend(struct ledger_lane *lane, struct ledger_conn *conn,
-				       uint64_t user, uint32_t region, uint64_t offset,
-				       uint64_t length, uint32_t opcode)
-{
-	return lend_alone(lane, conn, user, region, offset, length, opcode);
+	return LIKELY(keyed && ledger_range_in(offset, length, GET(keyed->length))) ? i : NONE;
 }
 
 /*
@@ -358,9 +387,13 @@ static inline struct ledger_conn *ledger_row_conn(const struct ledger_lane *lane
 	uint32_t at = handle_slot(wr_id);
 	struct ledger_conn *conn = &l->conns[at >> l->shift];
 
-	/* Whether it names a debt of that one, each is asked. */
-	return LIKELY(at < l->ndebts && conn->lane == lane && !conn->special && lane->plain) ? conn
-											     : NULL;
+	/*
+	 * Whether it names a debt of that one, each is asked.  One that owes nothing may have gone, and with it what its
+	 * user is: devices tell of a completion once more, or when nobody waits for it.
+	 */
+	return LIKELY(at < l->ndebts && GET(conn->settles) == lane && conn->head != conn->tail)
+		       ? conn
+		       : NULL;
 }
 
 /* What a success in a row ends. */
@@ -372,17 +405,55 @@ struct ledger_end {
 	uint32_t slices;
 };
 
-/* lane. Does this name the oldest debt of the connection, and is that its own parent?  Nothing is settled yet. */
-static inline bool ledger_row_alone(const struct ledger_conn *conn, uint64_t wr_id,
-				    struct ledger_end *end)
-{
-	const struct ledger_debt *d = &conn->ring[conn->head & conn->mask];
+/* The oldest debts of a connection while a row of them is settled.  Locals, as of struct ledger_run. */
+struct ledger_oldest {
+	const struct ledger_debt *ring;
+	uint32_t *loans;
+	uint32_t mask, head;
+	uint32_t owed; /* when it began: for so many at most each of these asks */
+};
 
-	if (UNLIKELY(d->wr_id != wr_id || conn->head == conn->tail ||
-		     d->shape.of.plain != PLAIN_ALONE))
+/* lane. */
+static inline struct ledger_oldest ledger_oldest_of(const struct ledger_lane *lane,
+						    const struct ledger_conn *conn)
+{
+	return (struct ledger_oldest){.ring = conn->ring,
+				      .loans = lane->loans,
+				      .mask = conn->mask,
+				      .head = conn->head,
+				      .owed = conn->tail - conn->head};
+}
+
+/* lane. One is owed: does this name the oldest, and is that its own parent?  Nothing is settled yet. */
+static inline bool ledger_oldest_alone(const struct ledger_oldest *o, uint64_t wr_id,
+				       struct ledger_end *end)
+{
+	const struct ledger_debt *d = &o->ring[o->head & o->mask];
+
+	if (UNLIKELY(d->wr_id != wr_id || d->shape.of.plain != PLAIN_ALONE))
 		return false;
 	*end = (struct ledger_end){.debt = d, .user = d->subject, .bytes = d->length, .slices = 1};
 	return true;
+}
+
+/* lane. It is settled, alone; or in a row, of which the connection and its lane know at the end. */
+static inline void ledger_alone_settle(struct ledger_lane *lane, struct ledger_conn *conn,
+				       const struct ledger_end *end)
+{
+	settle_one(lane, conn, end->debt);
+}
+static inline void ledger_oldest_settle(struct ledger_oldest *o, const struct ledger_end *end)
+{
+	uint32_t region = end->debt->region[0];
+
+	PUT(o->loans[region], o->loans[region] - 1);
+	o->head++;
+}
+static inline void ledger_oldest_end(struct ledger_lane *lane, struct ledger_conn *conn,
+				     const struct ledger_oldest *o)
+{
+	lane->ops_left += o->head - conn->head;
+	PUT(conn->head, o->head);
 }
 
 /* lane. Or the last of a run that is whole, the oldest debts of the connection, and all that its parent still owes? */
@@ -408,12 +479,6 @@ static inline bool ledger_row_whole(const struct ledger_lane *lane, const struct
 	return true;
 }
 
-/* lane. It is settled. */
-static inline void ledger_alone_settle(struct ledger_lane *lane, struct ledger_conn *conn,
-				       const struct ledger_end *end)
-{
-	settle_one(lane, conn, end->debt);
-}
 static inline void ledger_whole_settle(struct ledger_lane *lane, struct ledger_conn *conn,
 				       const struct ledger_end *end)
 {

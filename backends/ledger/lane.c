@@ -6,11 +6,11 @@ struct ledger_lane *ledger_lane_of(struct ledger *l, uint64_t owner)
 	struct ledger_lane *lane = NULL;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, ESCROW_OWNER_LANE);
 	if (slot != NONE)
 		lane = lane_of(l, slot);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return lane;
 }
 
@@ -21,7 +21,9 @@ struct ledger_conn *ledger_conn_of(struct ledger_lane *lane, uint64_t owner)
 
 void ledger_lane_sync(struct ledger_lane *lane)
 {
-	ledger_lane_pass(lane);
+	uint64_t seen = __atomic_load_n(&lane->ledger->withdrawals, __ATOMIC_ACQUIRE);
+
+	__atomic_store_n(&lane->synced, seen, __ATOMIC_RELEASE);
 }
 
 void lg_log_alone(struct ledger_lane *lane, uint64_t wr_id, uint64_t user)

@@ -225,8 +225,8 @@ int32_t ledger_settle(struct ledger_lane *lane, struct ledger_cqe *cqe, struct l
 		      uint32_t max);
 
 /*
- * After a reset, a quarantine or a late receipt: hands out what became of the connection's debts,
- * at most max a call; 0 = no more.  A strong reset settles them (effect UNKNOWN), a quarantine
+ * After a reset, a destroy, a quarantine or a late receipt: hands out what became of the connection's debts,
+ * at most max a call; 0 = no more.  A strong reset or destroy settles them (effect UNKNOWN), a quarantine
  * makes them stuck.
  */
 int32_t ledger_conn_collect(struct ledger_lane *lane, uint64_t connection, struct ledger_done *done,

@@ -13,10 +13,9 @@
 #include <pthread.h>
 
 #include "backends/ledger/lane.h"
+#include "backends/ledger/log.h"
 
 #define NONE UINT32_MAX
-#define PUT(lvalue, value) __atomic_store_n(&(lvalue), (value), __ATOMIC_RELAXED)
-#define GET(lvalue) __atomic_load_n(&(lvalue), __ATOMIC_RELAXED)
 
 /* ---- Handles: kind << 56 | generation << 24 | slot ------------------------------------------- */
 #define SLOT_BITS 24u
@@ -46,13 +45,6 @@ static inline uint32_t handle_next_generation(uint32_t generation)
 	return generation + 1 ? generation + 1 : 1;
 }
 
-/* ---- Log --------------------------------------------------------------------------------------- */
-struct ledger_log {
-	struct ledger_log_entry *entries; /* NULL: no log */
-	uint64_t head;                    /* entries ever written */
-	uint64_t mask;
-};
-
 /* ---- Owners ------------------------------------------------------------------------------------ */
 #define KINDS (ESCROW_OWNER_CONTROL + 1u)
 #define PINS 3u
@@ -61,10 +53,11 @@ struct ledger_owner { /* ctl; two for each grant, so what few kinds need stands 
 	uint32_t generation;
 	uint8_t kind; /* 0: free */
 	uint8_t state;
-	uint8_t stuck; /* quarantined itself, or held; its charges are counted as stuck */
-	uint8_t charge[2];
+	uint8_t stuck;     /* quarantined itself, or held; its charges are counted as stuck */
+	uint8_t charge[2]; /* kinds: one of the first, of the second its span's length */
 	uint8_t stage;
 	uint8_t receipt;
+	uint8_t why; /* see whys */
 	union {
 		uint32_t parent;
 		uint32_t next; /* free list */
@@ -72,18 +65,18 @@ struct ledger_owner { /* ctl; two for each grant, so what few kinds need stands 
 	uint32_t children;
 	uint32_t pins;
 	uint32_t held; /* stuck children and stuck pinners */
+	/* Of a window: its grant, the region, and the connection if that is not its parent. */
 	uint32_t pin[PINS];
 	uint32_t name;  /* whom it is charged to, or NONE */
-	uint32_t steps; /* destroy steps it needs, as bits */
-	uint32_t begun;
-	uint32_t ended; /* with a receipt */
+	uint16_t steps; /* destroy steps it needs, as lg_step_bit() */
+	uint16_t begun;
+	uint16_t ended; /* with a receipt */
 	int32_t rc;
-	const char *why; /* a literal, or NULL */
-	uint64_t amount[2];
-	uint64_t native;
-	uint64_t addr;
-	uint64_t length;
 	uint64_t since_ns;
+};
+
+struct ledger_span { /* ctl: of all kinds but windows, whose owner slots are the last */
+	uint64_t addr, length;
 };
 
 struct ledger_context { /* ctl */
@@ -103,32 +96,27 @@ struct ledger_name { /* ctl */
 	uint64_t stuck[LEDGER_KINDS];
 };
 
-struct ledger_window {  /* ctl */
-	uint32_t grant; /* owner slots; NONE while free for use */
-	uint32_t conn;
-	uint32_t next; /* of the same grant */
+struct ledger_window { /* ctl */
+	uint32_t next; /* of the same grant, an owner slot */
 	uint32_t rkey;
 	uint8_t binds; /* at most 255 */
 	uint8_t kept;  /* SQ slots kept for it and not yet used by a posted request */
 	bool bound_cqe;
 	uint64_t account; /* whose keys it made; 0 = none yet */
-	uint64_t keys_on; /* and on which connection; 0 = none yet, KEYS_ON_SEVERAL */
+	uint64_t keys_on; /* and on which connection; 0 = none yet; the account: on several */
 };
-#define KEYS_ON_SEVERAL UINT64_MAX
 
 struct ledger_grant {     /* ctl */
 	uint32_t first;   /* window, an owner slot */
-	uint32_t windows; /* still attached */
-	uint32_t bound;
-	uint8_t rights;
+	uint16_t windows; /* still attached */
+	uint16_t bound;
 	bool plain; /* made without windows */
 };
 
 struct ledger_holdout { /* ctl, hashed by index: a key of a freed window that its peer may still know */
 	uint32_t index;   /* number of the context << 24 | rkey >> 8 */
 	uint32_t next;    /* in its bucket, or on the free list */
-	uint64_t account; /* 0: free */
-	uint64_t conn;    /* whose end is proof enough; or KEYS_ON_SEVERAL */
+	uint64_t keys_on; /* the connection or account whose end is proof enough; 0: free */
 };
 
 /* ---- Lanes ---------------------------------------------------------------------------------------- */
@@ -154,10 +142,10 @@ union ledger_shape {
 /* lane.  Its state is its place in the ring: see struct ledger_conn */
 struct ledger_debt {
 	uint64_t offset;
-	uint64_t length;
-	uint32_t op;                   /* of a slice; NONE: it is its own parent (ledger_op_lend) */
-	uint32_t region[DEBT_REGIONS]; /* index into ledger_lane.loans */
+	uint32_t op; /* of a slice; NONE: it is its own parent (ledger_op_lend) */
 	union ledger_shape shape;
+	uint64_t length;
+	uint32_t region[DEBT_REGIONS]; /* index into ledger_lane.loans */
 	uint64_t wr_id;
 	uint64_t subject; /* of what is no slice; the user word of a slice that is its own parent */
 } __attribute__((aligned(64)));
@@ -179,15 +167,16 @@ enum collect {
 struct ledger_conn {
 	/* lane: [head, tail) lent and posted, or stuck */
 	uint64_t handle; /* 0: nobody's.  ctl with the lane held */
-	struct ledger_lane *lane;
+	/* The short ways, ctl writes both: its lane while a success may be settled so, else NULL; room for slices, or 0. */
+	struct ledger_lane *settles;
 	struct ledger_debt *ring;
 	uint64_t wr_base; /* a wr_id of sequence number 0 */
 	uint32_t head;
 	uint32_t tail;
 	uint32_t mask;
 	uint32_t planned; /* admitted, not lent */
-	uint32_t kept;    /* ctl too, atomic: kept for binds and invalidations */
-	uint32_t room;    /* sq_depth without the sentinel's slot */
+	uint32_t kept;    /* ctl: kept for binds and invalidations; see lg_keep() */
+	uint32_t lends;
 	uint8_t ready;
 	uint8_t special; /* a completion needs the long way: error_state or was_stuck */
 	uint8_t error_state;
@@ -197,20 +186,24 @@ struct ledger_conn {
 	uint8_t sentinel;
 	uint8_t pending_receipt; /* late, for when the ring is empty */
 	/* Up to here what every slice looks at, in one line. */
-	uint64_t user;  /* the backend's word, given back with each completion */
+	uint64_t user; /* the backend's word, given back with each completion */
+	struct ledger_lane *lane;
 	uint32_t parts; /* of [head, tail): what is not its own parent */
+	uint32_t room;  /* sq_depth without the sentinel's slot */
 	uint32_t slot;  /* owner slot */
 	uint32_t name;
 	uint32_t stuck_upto; /* [head, stuck_upto) were given out as stuck */
 	uint32_t error_from; /* what is posted from here on was posted in the error state */
 	uint32_t first;      /* sequence numbers before it are of earlier owners of the ring */
 	uint32_t sq_depth, rq_depth;
+	uint8_t place; /* ctl: its place in the host's budget outlives it */
 } __attribute__((aligned(64)));
 
 /*
  * lane: home, or atomic when shared.  pending is one word, so that of several lanes exactly one sees
  * the moment in which a report is due: low half planned, lent or posted; high half given out as
- * stuck and not settled since.
+ * stuck and not settled since.  Of a shared one the high half has one more until it is reported, which is the
+ * report's: what comes back late on one lane ends no op that another lane is about to tell of.
  */
 #define PENDING_ONE UINT64_C(1)
 #define PENDING_STUCK (UINT64_C(1) << 32)
@@ -250,7 +243,8 @@ struct ledger_lane {
 } __attribute__((aligned(64)));
 
 /* ---- The ledger -------------------------------------------------------------------------------------- */
-#define BLOCKS 20
+#define BLOCKS 24
+#define WHYS 32u
 
 struct ledger {
 	/* constant after open */
@@ -263,6 +257,7 @@ struct ledger {
 	uint32_t shift;    /* log2 of a connection's ring */
 	uint32_t ring;
 	struct ledger_owner *owners;
+	struct ledger_span *spans; /* by owner slot, up to the windows */
 	struct ledger_context *contexts;
 	struct ledger_lane *lanes;
 	struct ledger_conn *conns;
@@ -271,7 +266,7 @@ struct ledger {
 	struct ledger_peer *peers;
 	struct ledger_name *names; /* [max_names] is the engine's own account */
 	struct ledger_holdout *holdouts;
-	uint32_t nholdouts; /* a power of two, or 0; as many buckets */
+	uint32_t nbuckets; /* a power of two, at most as many as there are windows; or 0 */
 	uint32_t *buckets;
 	uint32_t holdout_free;
 	struct ledger_op *ops;
@@ -290,7 +285,9 @@ struct ledger {
 	uint64_t bytes;
 
 	pthread_mutex_t mutex;
+	pthread_t holder; /* who has it over several calls, or 0 */
 	/* ctl */
+	uint64_t now; /* of these calls, once asked for; 0 = not yet */
 	uint32_t free[KINDS];
 	uint64_t serial; /* of accounts */
 	uint64_t holdout_serial;
@@ -301,46 +298,17 @@ struct ledger {
 	const struct escrow_budget *budget; /* the host's, or NULL; constant after open */
 	uint8_t ops_refused;                /* lanes read it */
 	uint8_t ops_slowly;                 /* that, or ops_limited: no short way of admission */
+	const char *whys[WHYS];             /* ctl; literals: owners keep the place + 1, or 0 */
 };
 
-/* Owner slots. */
-static inline uint32_t sub(const struct ledger *l, uint32_t slot)
-{
-	return slot - l->base[l->owners[slot].kind];
-}
-static inline uint64_t lg_owner_handle(const struct ledger *l, uint32_t slot)
-{
-	return slot == NONE ? 0
-			    : handle_make(l->owners[slot].kind, l->owners[slot].generation, slot);
-}
-static inline uint32_t region_index(const struct ledger *l, uint32_t slot)
-{
-	return slot - l->base[ESCROW_OWNER_REGION];
-}
-static inline struct ledger_conn *conn_of(struct ledger *l, uint32_t slot)
-{
-	return &l->conns[slot - l->base[ESCROW_OWNER_CONNECTION]];
-}
-static inline struct ledger_lane *lane_of(struct ledger *l, uint32_t slot)
-{
-	return &l->lanes[slot - l->base[ESCROW_OWNER_LANE]];
-}
-static inline struct ledger_window *window_of(struct ledger *l, uint32_t slot)
-{
-	return &l->windows[slot - l->base[ESCROW_OWNER_WINDOW]];
-}
-static inline struct ledger_grant *grant_of(struct ledger *l, uint32_t slot)
-{
-	return &l->grants[slot - l->base[ESCROW_OWNER_GRANT]];
-}
-static inline struct ledger_context *context_at(struct ledger *l, uint32_t slot)
-{
-	return &l->contexts[slot - l->base[ESCROW_OWNER_CONTEXT]];
-}
-
-/* handle.c: the slot behind a handle (of `kind`, 0 = any owner), or NONE. */
-uint32_t lg_owner_find(const struct ledger *l, uint64_t handle, uint32_t kind);
-uint32_t lg_owner_take(struct ledger *l, uint32_t kind);
+/* handle.c */
+/* A destroy step, or a connection's step before it: its bit in an owner; 0 of any other. */
+uint16_t lg_step_bit(uint32_t step);
+/* The slot is what lg_owner_free() says. */
+void lg_owner_take(struct ledger *l, uint32_t kind, uint32_t slot);
+/* Why that says NONE. */
+escrow_status lg_owner_none(const struct ledger *l, uint32_t kind, uint32_t place,
+			    struct escrow_error *error);
 void lg_owner_give(struct ledger *l, uint32_t slot);
 escrow_status lg_fail(struct escrow_error *error, escrow_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -351,26 +319,31 @@ uint32_t lg_owner_phase(const struct ledger *l, uint32_t slot); /* ESCROW_OWNER_
 uint32_t lg_owner_context(const struct ledger *l, uint32_t slot);
 void lg_owner_pin(struct ledger *l, uint32_t by, uint32_t target);
 void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target);
+void lg_owner_unpin_all(struct ledger *l, uint32_t by);
 void lg_owner_release(struct ledger *l, uint32_t slot, enum ledger_thing thing, uint32_t receipt);
+void lg_grant_release(struct ledger *l, uint32_t slot, uint32_t receipt);
 uint32_t lg_region_loans(const struct ledger *l, uint32_t slot);
 
 /* quarantine.c; all ctl */
 void lg_owner_refresh(struct ledger *l, uint32_t slot);
 void lg_owner_hold(struct ledger *l, uint32_t slot, int by);
 bool lg_owner_quarantine(struct ledger *l, uint32_t slot, const char *why);
+const char *lg_owner_why(const struct ledger *l, uint32_t slot);
 
 /* budget.c; all ctl */
 const struct escrow_budget *lg_budget_of(const struct escrow_host *host);
-escrow_status lg_budget_take(struct ledger *l, uint32_t sq_depth, uint32_t rq_depth,
-			     struct escrow_error *error);
-void lg_budget_give(struct ledger *l, uint32_t sq_depth, uint32_t rq_depth);
+escrow_status lg_budget_take(struct ledger *l, const char *name, uint32_t sq_depth,
+			     uint32_t rq_depth, struct escrow_error *error);
+void lg_budget_give(struct ledger *l, const struct ledger_conn *conn);
 /* What all its connections took: the ledger goes as a whole. */
 void lg_budget_give_all(struct ledger *l);
 
 /* charge.c; all ctl */
 escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
 			      struct escrow_error *error);
-void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t nth, uint32_t kind, uint64_t amount);
+/* One of a kind; with the second kind, as many as its span is long. */
+void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t kind, uint32_t second);
+uint64_t lg_charge_amount(const struct ledger *l, uint32_t slot, uint32_t nth);
 void lg_charge_return(struct ledger *l, uint32_t slot);
 void lg_charge_stick(struct ledger *l, uint32_t slot, bool stuck);
 struct ledger_name *lg_name_get(struct ledger *l, const char *name, bool make);
@@ -383,14 +356,20 @@ void lg_window_stuck(struct ledger *l, uint32_t slot);
 void lg_grant_unpinned(struct ledger *l, uint32_t grant);
 /* Windows, by their owner slots. */
 bool lg_holdout_find(struct ledger *l, uint32_t slot);
-void lg_holdout_end(struct ledger *l, uint64_t account, const uint8_t *remote);
-void lg_holdout_end_conn(struct ledger *l, uint64_t conn);
+/* What is held out until this connection has gone, or this account was fenced: the receipt is in hand. */
+void lg_holdout_end(struct ledger *l, uint64_t keys_on);
+/* And whatever a reaped incarnation may know. */
+void lg_holdout_reaped(struct ledger *l, const uint8_t *remote);
 
 /* connection.c: ctl and lane held */
 void lg_conn_open(struct ledger *l, uint32_t slot, const struct ledger_owner_args *args);
 void lg_conn_stick(struct ledger *l, struct ledger_conn *conn);
 void lg_conn_unstick(struct ledger *l, struct ledger_conn *conn);
 void lg_conn_closed(struct ledger *l, struct ledger_conn *conn);
+
+/* connection.c, ctl: after whatever decides whether slices go the short ways; of one, of a lane's (NULL: of all) */
+void lg_conn_short(struct ledger *l, struct ledger_conn *conn);
+void lg_conns_short(struct ledger *l, const struct ledger_lane *lane);
 
 /* connection.c: a completion for the oldest debt of a quarantined connection */
 uint32_t lg_conn_late(struct ledger_lane *lane, struct ledger_conn *conn,
@@ -425,29 +404,11 @@ int32_t lg_records_of(struct ledger *l, uint64_t *cursor, struct escrow_record *
 		      uint32_t max, uint32_t stride);
 
 /* log.c */
-static inline void log_put(struct ledger_log *log, uint32_t control, uint32_t what_code,
-			   uint64_t subject, uint64_t value)
-{
-	struct ledger_log_entry *e;
-	uint64_t head;
-
-	if (!log->entries)
-		return;
-	head = log->head;
-	e = &log->entries[head & log->mask];
-	e->control = control;
-	e->what = (uint16_t)(what_code >> 16);
-	e->code = (uint16_t)what_code;
-	e->subject = subject;
-	e->value = value;
-	PUT(log->head, head + 1);
-}
-#define LOG_CODE(what, code) ((uint32_t)(what) << 16 | ((uint32_t)(code)&0xffff))
-
-static inline void log_ctl(struct ledger *l, uint32_t what_code, uint64_t subject, uint64_t value)
-{
-	log_put(&l->log, (uint32_t)l->log.head, what_code, subject, value);
-}
+/* A macro, so that nothing is made of owners' handles where no log is kept. */
+#define log_ctl(l, what_code, subject, value)                                                      \
+	(UNLIKELY((l)->log.entries != NULL)                                                        \
+		 ? log_put(&(l)->log, (uint32_t)(l)->log.head, what_code, subject, value)          \
+		 : (void)0)
 static inline void log_lane(struct ledger_lane *lane, uint32_t what_code, uint64_t subject,
 			    uint64_t value)
 {
@@ -460,6 +421,7 @@ static inline void lane_believe(struct ledger_lane *lane, bool believes)
 {
 	lane->believes = believes;
 	lane->plain = believes && !lane->log.entries;
+	lg_conns_short(lane->ledger, lane);
 }
 
 /* SQ slots taken, but for those kept: lane held. */
@@ -496,5 +458,7 @@ static inline struct ledger_op *lg_op_find(const struct ledger *l, uint64_t hand
 		return NULL;
 	return &l->ops[slot];
 }
+
+#include "backends/ledger/slots.h"
 
 #endif

@@ -48,6 +48,7 @@ static escrow_status check_config(const struct ledger_config *c, struct escrow_e
 		{"sq_depth", c->sq_depth, 2, 1u << 16},
 		{"log_entries", c->log_entries, 0, 1u << 24},
 		{"stuck_percent", c->stuck_percent, 1, 100},
+		{"window_binds", c->window_binds, 0, LEDGER_MAX_BINDS},
 	};
 
 	if (!c->host || !c->host->alloc || !c->host->free || !c->host->now_ns)
@@ -78,9 +79,9 @@ static escrow_status lay_out(struct ledger *l, struct escrow_error *error)
 		{ESCROW_OWNER_CONNECTION, c->max_connections},
 		{ESCROW_OWNER_REGION, c->max_regions},
 		{ESCROW_OWNER_CONTROL, c->max_controls}, /* next to regions: one index for both */
-		{ESCROW_OWNER_WINDOW, c->max_windows},
 		{ESCROW_OWNER_PEER, c->max_accounts},
 		{ESCROW_OWNER_GRANT, c->max_grants},
+		{ESCROW_OWNER_WINDOW, c->max_windows}, /* last: they have no spans */
 	};
 	uint32_t next = 0;
 
@@ -101,8 +102,8 @@ static escrow_status lay_out(struct ledger *l, struct escrow_error *error)
 	}
 	l->ops_slowly = l->ops_limited;
 	if (c->max_windows)
-		for (l->nholdouts = 2; l->nholdouts < c->max_windows;)
-			l->nholdouts <<= 1;
+		for (l->nbuckets = 1; l->nbuckets <= c->max_windows / 2;)
+			l->nbuckets <<= 1;
 	while ((1u << l->shift) < c->sq_depth)
 		l->shift++;
 	l->ring = 1u << l->shift;
@@ -129,6 +130,7 @@ static bool allocate(struct ledger *l, uint32_t log_size)
 			return false;                                                              \
 	} while (0)
 	NEED(l->owners, l->nowners);
+	NEED(l->spans, l->base[ESCROW_OWNER_WINDOW]);
 	NEED(l->contexts, c->max_contexts);
 	NEED(l->lanes, c->max_lanes);
 	NEED(l->conns, c->max_connections);
@@ -136,8 +138,8 @@ static bool allocate(struct ledger *l, uint32_t log_size)
 	NEED(l->grants, c->max_grants);
 	NEED(l->peers, c->max_accounts);
 	NEED(l->names, c->max_names + 1u);
-	NEED(l->holdouts, l->nholdouts);
-	NEED(l->buckets, l->nholdouts);
+	NEED(l->holdouts, c->max_windows);
+	NEED(l->buckets, l->nbuckets);
 	NEED(l->ops, c->max_lanes * c->ops_per_lane);
 	NEED(l->debts, (uint64_t)c->max_connections << l->shift);
 	NEED(loans, (uint64_t)c->max_lanes * l->nregions);
@@ -169,8 +171,9 @@ static void thread_pools(struct ledger *l)
 		}
 	}
 	l->holdout_free = NONE;
-	for (uint32_t i = l->nholdouts; i-- > 0;) {
+	for (uint32_t i = 0; i < l->nbuckets; i++)
 		l->buckets[i] = NONE;
+	for (uint32_t i = c->max_windows; i-- > 0;) {
 		l->holdouts[i].next = l->holdout_free;
 		l->holdout_free = i;
 	}
@@ -216,6 +219,8 @@ escrow_status ledger_open(const struct ledger_config *config, struct ledger **ou
 	l->config = *config;
 	l->host = *config->host;
 	l->config.host = &l->host;
+	if (!l->config.window_binds)
+		l->config.window_binds = LEDGER_MAX_BINDS;
 	l->budget = lg_budget_of(&l->host);
 	pthread_mutex_init(&l->mutex, NULL);
 	if (config->log_entries)
@@ -231,7 +236,7 @@ escrow_status ledger_open(const struct ledger_config *config, struct ledger **ou
 		goto free_ledger;
 	}
 	thread_pools(l);
-	lg_owner_take(l, ESCROW_OWNER_ENGINE);
+	lg_owner_take(l, ESCROW_OWNER_ENGINE, 0);
 	l->owners[0].since_ns = l->host.now_ns(l->host.ctx);
 	*out = l;
 	return ESCROW_OK;
@@ -265,14 +270,14 @@ static bool somebody_lives(const struct ledger *l, uint32_t *empty_out)
 
 void ledger_abandon(struct ledger *l)
 {
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	for (uint32_t i = 1; i < l->nowners; i++) {
 		const struct ledger_owner *o = &l->owners[i];
 
 		if (o->kind && o->kind != ESCROW_OWNER_GRANT && !o->stuck && !is_empty_account(o))
 			lg_owner_quarantine(l, i, "the engine was released");
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 }
 
 escrow_status ledger_release(struct ledger *l)
@@ -289,6 +294,19 @@ escrow_status ledger_release(struct ledger *l)
 	return ESCROW_E_UNQUIESCED;
 }
 
+void ledger_hold(struct ledger *l)
+{
+	pthread_mutex_lock(&l->mutex);
+	l->now = 0;
+	PUT(l->holder, pthread_self());
+}
+
+void ledger_let(struct ledger *l)
+{
+	PUT(l->holder, 0);
+	pthread_mutex_unlock(&l->mutex);
+}
+
 uint64_t ledger_engine(const struct ledger *l)
 {
 	return lg_owner_handle(l, 0);
@@ -296,10 +314,12 @@ uint64_t ledger_engine(const struct ledger *l)
 
 void ledger_footprint(const struct ledger *l, struct ledger_footprint *out)
 {
+	uint64_t spanned = sizeof(struct ledger_owner) + sizeof(struct ledger_span);
+
 	out->slice = sizeof(struct ledger_debt);
 	out->window = sizeof(struct ledger_owner) + sizeof(struct ledger_window) +
 		      sizeof(struct ledger_holdout) + sizeof(uint32_t);
-	out->grant = sizeof(struct ledger_owner) + sizeof(struct ledger_grant) + out->window;
-	out->connection = sizeof(struct ledger_owner) + sizeof(struct ledger_conn);
+	out->grant = spanned + sizeof(struct ledger_grant) + out->window;
+	out->connection = spanned + sizeof(struct ledger_conn);
 	out->total = l->bytes;
 }

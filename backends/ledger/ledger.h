@@ -36,6 +36,7 @@ struct ledger_lane;
 #define LEDGER_NO_LIMIT UINT64_MAX
 #define LEDGER_MAX_LANES 64u
 #define LEDGER_NAME_BYTES 64u
+#define LEDGER_MAX_BINDS 255u /* of a window: 256 tags, and the one it was made with stays unused */
 
 /* ---- Open and close -------------------------------------------------------------------------- */
 struct ledger_config {
@@ -58,6 +59,12 @@ struct ledger_config {
 	/* A region or grant of the host is one in each of so many devices, and the limits are that many
 	 * times what the host set.  What a refusal says is divided again; 0 is 1. */
 	uint32_t devices;
+	uint32_t window_binds; /* before a window is worn; 0 = LEDGER_MAX_BINDS, at most that */
+	/*
+	 * Bit a kind: the caller says the place of each, among as many as the capacity is.  So it knows by a handle's
+	 * slot whose it is also when the owner has gone, as long as it lets nobody else have that place.
+	 */
+	uint32_t placed;
 	uint64_t limit[LEDGER_KINDS];      /* of the engine, by ESCROW_CHARGE_*; LEDGER_NO_LIMIT */
 	uint64_t name_limit[LEDGER_KINDS]; /* of each peer name */
 };
@@ -83,6 +90,13 @@ escrow_status ledger_release(struct ledger *l);
  */
 void ledger_abandon(struct ledger *l);
 
+/*
+ * [ctl] Holds the ledger's mutex for several calls of this thread's, one after the other: each takes none then, and
+ * all have the same time.  In between nothing may be waited for, and no lane's lock but by who only tries it.
+ */
+void ledger_hold(struct ledger *l);
+void ledger_let(struct ledger *l);
+
 uint64_t ledger_engine(const struct ledger *l);
 /* Ledgers on the list of the loaded object.  While it is not 0 the object must stay mapped. */
 uint32_t ledger_residue(void);
@@ -106,8 +120,7 @@ struct ledger_owner_args {
 	uint32_t kind;  /* ESCROW_OWNER_* but ENGINE (made by open), GRANT and LOAN */
 	uint32_t steps; /* which destroy steps it will need: LEDGER_STEP_BIT(ESCROW_STEP_*) */
 	uint64_t parent;
-	uint64_t native; /* for people and logs; never dereferenced */
-	uint64_t addr;   /* region, control: the host range */
+	uint64_t addr; /* region, control: the host range */
 	uint64_t length;
 	/* context */
 	ledger_strength strength;
@@ -118,20 +131,22 @@ struct ledger_owner_args {
 	uint32_t rq_depth;
 	uint64_t account; /* whom it is charged to, and pins */
 	uint64_t user;    /* comes back with each of its completions: struct ledger_cqe */
+	bool placed;      /* its place was kept: ledger_place_keep() */
 	/* account */
 	const char *peer_name; /* 1..63 bytes; in-call */
 	struct ledger_epoch epoch;
 	/* window */
 	uint32_t rkey; /* as the device gave it: index << 8 | tag */
-	uint32_t reserved0;
+	/* of a kind that is placed: where, from 0 up */
+	uint32_t place;
 };
 #define LEDGER_STEP_BIT(step) (UINT32_C(1) << (step))
 
 /*
  * [ctl] Charges it and makes it, in state 0 of its machine; call it *before* the native create.
  * A lane or connection: lane held, if that lane is in use.  E_INVALID; E_STATE: the parent is not
- * live; E_LIMIT: a pool or the CQ depth (all SQ and RQ slots and a sentinel each must fit);
- * E_QUOTA: a limit, or too much is stuck (the text says which).
+ * live, or a lane that is poisoned; E_LIMIT: a pool (or somebody is at that place), or the CQ depth (all SQ
+ * and RQ slots and a sentinel each must fit); E_QUOTA: a limit, or too much is stuck (the text says which).
  */
 escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args *args,
 			       uint64_t *owner_out, struct escrow_error *error);
@@ -139,8 +154,17 @@ escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args 
 /* [ctl] The native create failed: the owner was never there; its charges return.  State 0 only. */
 escrow_status ledger_owner_undo(struct ledger *l, uint64_t owner);
 
-/* [ctl] The native object's name, when it became known only after the create. */
-escrow_status ledger_owner_native(struct ledger *l, uint64_t owner, uint64_t native, uint32_t rkey);
+/*
+ * [ctl] A connection's place in what the whole process may have (escrow/budget.h) is kept when it goes, or (`keep` false)
+ * goes with it as usual; in the same breath as its last step or its undo, after which it is kept if the owner has gone.
+ * The next one that is added as `placed`, with the same depths, has it, and the host is not asked; or it is given back, of the
+ * name that it was charged to.
+ */
+void ledger_place_keep(struct ledger *l, uint64_t connection, bool keep);
+void ledger_place_give(struct ledger *l, const char *name, uint32_t sq_depth, uint32_t rq_depth);
+
+/* [ctl] A window's key, when it became known only after the create. */
+escrow_status ledger_window_key(struct ledger *l, uint64_t window, uint32_t rkey);
 
 /*
  * [ctl] By what the device names the bytes of a region: who lends in a row finds it beside, and lends so of no region
@@ -183,7 +207,6 @@ struct ledger_owner_info {
 	uint32_t receipt;
 	uint32_t loans; /* region, connection: outstanding */
 	uint64_t parent;
-	uint64_t native;
 	uint64_t addr;
 	uint64_t length;
 };
@@ -211,7 +234,8 @@ escrow_status ledger_step_begin(struct ledger *l, uint64_t owner, uint32_t step,
  *   E_UNQUIESCED  it proves nothing.  The owner is quarantined, except after a failed QP_ERR (go on
  *                 to QP_RESET) and a QP_RESET that succeeded but is graded weak (go on to
  *                 DESTROY_QP)
- * After QP_RESET (lane held for both calls) let ledger_conn_collect() give the loans' outcome.
+ * After QP_RESET, and after a DESTROY_QP that is a proof by itself, let ledger_conn_collect() give the loans'
+ * outcome (lane held for both calls): with debts, the connection is gone when the last is collected.
  */
 escrow_status ledger_step_end(struct ledger *l, uint64_t owner, uint32_t step, int32_t rc);
 
@@ -260,7 +284,9 @@ struct ledger_grant_args {
 	uint64_t offset;
 	uint64_t length; /* not 0 */
 	uint32_t rights; /* ESCROW_MAY_* */
+	uint32_t place;  /* if grants are placed: where, from 0 up */
 	uint32_t nwindows;
+	uint32_t reserved0;
 	const uint64_t *windows;     /* parked ones, one a connection the peer may use; in-call */
 	const uint64_t *connections; /* the connection each will be bound on */
 };
@@ -269,7 +295,7 @@ struct ledger_grant_args {
  * [ctl, lanes of the connections held] Charges grant and bytes to the name and the engine, keeps
  * two SQ slots a window (bind, and the invalidation that must always be possible) and pins region,
  * connections and windows: all or nothing.  E_QUOTA, E_AGAIN (SQ slots), E_STATE, E_INVALID
- * (range), E_LIMIT (a window that is worn out or held out).
+ * (range), E_LIMIT (a window that is worn out or held out; the pool, or somebody is at that place).
  */
 escrow_status ledger_grant_reserve(struct ledger *l, const struct ledger_grant_args *args,
 				   uint64_t *grant_out, struct escrow_error *error);
@@ -288,7 +314,7 @@ escrow_status ledger_window_leave(struct ledger *l, uint64_t window);
  */
 escrow_status ledger_window_tag(struct ledger *l, uint64_t window, uint8_t *tag_out);
 /*
- * [ctl] Has it had its 255 binds (deallocate it), or is its index held out (leave it alone until then)?
+ * [ctl] Has it had its binds (deallocate it), or is its index held out (leave it alone until then)?
  * An index whose window was freed is held out until the connection on which its keys were made has
  * gone with a receipt; if there were several, until the account is fenced.  A quarantined connection
  * has not gone.
@@ -307,10 +333,14 @@ struct ledger_done;
 /*
  * [ctl] A LEDGER_DONE_BIND or _INVALIDATE that ledger_settle() or _collect() gave out.  When the
  * grant's last bind is OK the grant is EXPORTED; when its last window is settled it is REVOKED and
- * its charges return.  *grant_state_out: LEDGER_GRANT_*.
+ * its charges return.  *grant_state_out: LEDGER_GRANT_*.  *now, whatever it returns: what the window is.
  */
+struct ledger_window_now {
+	uint8_t state; /* LEDGER_WINDOW_*; FREE: there is no such window */
+	bool worn;     /* ledger_window_worn() */
+};
 escrow_status ledger_window_settled(struct ledger *l, const struct ledger_done *done,
-				    uint32_t *grant_state_out);
+				    uint32_t *grant_state_out, struct ledger_window_now *now);
 
 /*
  * [ctl] Revocation begins: REVOKING.  Windows whose bind was never posted are given back at once;

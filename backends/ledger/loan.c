@@ -4,6 +4,7 @@
  * posted, or STUCK in a quarantined connection), so lending and settling are the moves of rules.c
  * without a state to store.  What is rare is kept out of line.
  */
+#include "backends/ledger/binds.h"
 #include "backends/ledger/op.h"
 
 /* The index of a region that may be lent from, or NONE. */
@@ -29,14 +30,14 @@ static __attribute__((noinline, cold)) escrow_status region_why(struct ledger *l
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, handle, 0);
 	if (slot != NONE &&
 	    (l->owners[slot].kind == ESCROW_OWNER_REGION ||
 	     l->owners[slot].kind == ESCROW_OWNER_CONTROL) &&
 	    l->owners[slot].state != LEDGER_REGION_LIVE)
 		status = ESCROW_E_STATE;
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -220,28 +221,25 @@ escrow_status ledger_wr_holds(struct ledger_lane *lane, uint64_t wr_id, uint64_t
 	return ESCROW_OK;
 }
 
-/* A bind or invalidation spends a slot that was kept for its window. */
-static bool spend_kept(struct ledger *l, struct ledger_conn *conn, uint64_t window)
+/* A bind or an invalidation. */
+static escrow_status window_lend(struct ledger_lane *lane, struct ledger_conn *conn,
+				 enum ledger_wr what, uint64_t window, uint64_t *wr_id_out)
 {
-	uint32_t slot;
-	bool ok;
+	uint64_t wr_id;
 
-	pthread_mutex_lock(&l->mutex);
-	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
-	ok = slot != NONE && window_of(l, slot)->kept && window_of(l, slot)->conn == conn->slot;
-	if (ok) {
-		window_of(l, slot)->kept--;
-		__atomic_fetch_sub(&conn->kept, 1u, __ATOMIC_RELAXED);
-	}
-	pthread_mutex_unlock(&l->mutex);
-	return ok;
+	lg_lock(lane->ledger);
+	wr_id = ledger_lend_window(lane, conn, what, window);
+	lg_unlock(lane->ledger);
+	if (!wr_id)
+		return ESCROW_E_INVALID;
+	*wr_id_out = wr_id;
+	return ESCROW_OK;
 }
 
 escrow_status ledger_wr_lend(struct ledger_lane *lane, uint64_t connection, enum ledger_wr what,
 			     uint64_t subject, uint64_t *wr_id_out)
 {
 	struct ledger_conn *conn = lg_conn_find(lane, connection);
-	struct ledger_debt *d;
 
 	if (!conn || what == LEDGER_WR_SLICE || what > LEDGER_WR_MESSAGE)
 		return ESCROW_E_INVALID;
@@ -250,23 +248,10 @@ escrow_status ledger_wr_lend(struct ledger_lane *lane, uint64_t connection, enum
 		return ESCROW_E_STATE;
 	if (what == LEDGER_WR_MESSAGE && conn_used(conn) + GET(conn->kept) >= conn->room)
 		return ESCROW_E_AGAIN;
-	if ((what == LEDGER_WR_BIND || what == LEDGER_WR_INVALIDATE) &&
-	    !spend_kept(lane->ledger, conn, subject))
-		return ESCROW_E_INVALID;
-	d = &conn->ring[conn->tail & conn->mask];
-	d->shape.of.nregions = 0;
-	d->shape.of.what = (uint8_t)what;
-	d->shape.of.plain = PLAIN_NOT;
-	d->subject = subject;
-	d->wr_id = wr_id_make(conn, conn->tail);
-	d->offset = 0;
-	d->length = 0;
-	d->shape.of.opcode = 0;
+	if (what == LEDGER_WR_BIND || what == LEDGER_WR_INVALIDATE)
+		return window_lend(lane, conn, what, subject, wr_id_out);
 	if (what == LEDGER_WR_SENTINEL)
 		PUT(conn->sentinel, 1);
-	*wr_id_out = wr_id_make(conn, conn->tail);
-	PUT(conn->parts, conn->parts + 1);
-	PUT(conn->tail, conn->tail + 1);
-	log_lane(lane, LOG_CODE(LEDGER_LOG_LEND, what), *wr_id_out, subject);
+	*wr_id_out = lg_put_other(lane, conn, what, subject);
 	return ESCROW_OK;
 }

@@ -10,7 +10,7 @@ uint32_t ledger_log_read(struct ledger *l, int lane, uint64_t *cursor,
 
 	if (lane >= (int)l->config.max_lanes)
 		return 0;
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	log = lane < 0 ? &l->log : &l->lanes[lane].log;
 	*lost_out = 0;
 	if (!log->entries)
@@ -23,6 +23,6 @@ uint32_t ledger_log_read(struct ledger *l, int lane, uint64_t *cursor,
 	while (*cursor < log->head && n < max)
 		entries[n++] = log->entries[(*cursor)++ & log->mask];
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return n;
 }

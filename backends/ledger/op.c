@@ -144,8 +144,9 @@ static __attribute__((noinline)) escrow_status admit_any(struct ledger_lane *hom
 		return ESCROW_E_AGAIN;
 	}
 	/* One without slices gives no report that could end it. */
-	lg_op_set(op, name, (uint8_t)(total ? LEDGER_OP_OPEN : LEDGER_OP_DONE), shared,
+	lg_op_set(op, name, (uint8_t)(total ? LEDGER_OP_OPEN : LEDGER_OP_DONE), shared && total,
 		  total && (admission->flags & LEDGER_ADMIT_ENDS));
+	op->pending += op_reports(op);
 	*op_out = op->handle;
 	return ESCROW_OK;
 }
@@ -230,39 +231,63 @@ static void weigh_stuck(struct ledger *l)
 {
 	uint64_t most = l->nops;
 	int64_t stuck = 0;
+	bool slowly;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	if (l->config.limit[ESCROW_CHARGE_OPS] && l->config.limit[ESCROW_CHARGE_OPS] < most)
 		most = l->config.limit[ESCROW_CHARGE_OPS];
 	for (uint32_t i = 0; i < l->config.max_lanes; i++)
 		stuck += (int64_t)GET(l->lanes[i].ops_stuck);
 	PUT(l->ops_refused, stuck > 0 && (uint64_t)stuck * 100 >= most * l->config.stuck_percent);
-	PUT(l->ops_slowly, l->ops_limited || l->ops_refused);
-	pthread_mutex_unlock(&l->mutex);
+	slowly = l->ops_limited || l->ops_refused;
+	if (slowly != l->ops_slowly) {
+		PUT(l->ops_slowly, slowly);
+		lg_conns_short(l, NULL);
+	}
+	lg_unlock(l);
+}
+
+/* Nothing of it is stuck.  What came back late on another lane was noted before it was counted: acquired first. */
+static inline bool is_whole(const struct ledger_op *op)
+{
+	return __atomic_load_n(&op->pending, __ATOMIC_ACQUIRE) == op_reports(op);
+}
+
+/*
+ * Some of it are stuck, when its report is due: is that told, or did they come back meanwhile?  What is read of the op
+ * is read before its word is: from then on another lane may end it.
+ */
+static bool told_as_stuck(struct ledger_lane *lane, struct ledger_op *op, struct ledger_done *done)
+{
+	fill(op, LEDGER_DONE_UNQUIESCED, done);
+	PUT(op->state, (uint8_t)LEDGER_OP_UNQUIESCED);
+	if (op->shared && !op_less(op, PENDING_STUCK))
+		return false;
+	PUT(lane->ops_stuck, lane->ops_stuck + 1);
+	weigh_stuck(lane->ledger);
+	return true;
 }
 
 static __attribute__((noinline)) uint32_t report_slowly(struct ledger_lane *lane,
 							struct ledger_op *op,
 							struct ledger_done *done)
 {
-	bool stuck = GET(op->pending) != 0;
-
-	fill(op, stuck ? LEDGER_DONE_UNQUIESCED : LEDGER_DONE_OP, done);
-	PUT(op->state, (uint8_t)(stuck ? LEDGER_OP_UNQUIESCED : LEDGER_OP_FAILED));
-	if (stuck) {
-		PUT(lane->ops_stuck, lane->ops_stuck + 1);
-		weigh_stuck(lane->ledger);
-	} else if (op->ends) {
+	if (!is_whole(op) && told_as_stuck(lane, op, done))
+		return 1;
+	PUT(op->pending, 0);
+	fill(op, LEDGER_DONE_OP, done);
+	PUT(op->state, (uint8_t)(done->outcome == LEDGER_OK ? LEDGER_OP_DONE : LEDGER_OP_FAILED));
+	if (op->ends)
 		lg_op_end(lane, op);
-	}
 	return 1;
 }
 
 /* No slice is outstanding: DONE, FAILED, or UNQUIESCED if some are stuck. */
 uint32_t lg_op_report(struct ledger_lane *lane, struct ledger_op *op, struct ledger_done *done)
 {
-	if (UNLIKELY(op->outcomes & ~ALL_OK) || UNLIKELY(GET(op->pending)))
+	if (UNLIKELY(!is_whole(op)) || UNLIKELY(op->outcomes & ~ALL_OK))
 		return report_slowly(lane, op, done);
+	PUT(op->pending, 0);
 	*done = (struct ledger_done){.subject = op->handle,
 				     .user = op->user,
 				     .bytes = op->bytes,
@@ -389,8 +414,11 @@ escrow_status ledger_op_info(struct ledger_lane *lane, uint64_t op, struct ledge
 
 	if (!o)
 		return ESCROW_E_INVALID;
-	pending = GET(o->pending);
 	out->state = GET(o->state);
+	pending = GET(o->pending);
+	/* Not yet reported: see PENDING_STUCK. */
+	if (out->state <= LEDGER_OP_CANCELLING && pending)
+		pending -= op_reports(o);
 	out->stuck = (uint32_t)(pending >> 32);
 	out->unsettled = (uint32_t)pending + out->stuck;
 	out->custody = pending ? ESCROW_CUSTODY_HELD : ESCROW_CUSTODY_RETURNED;

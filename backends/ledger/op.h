@@ -40,6 +40,12 @@ static inline uint64_t op_less(struct ledger_op *op, uint64_t less)
 	return __atomic_sub_fetch(&op->pending, less, __ATOMIC_ACQ_REL);
 }
 
+/* What is pending of one that has not been reported, and of which nothing is outstanding or stuck. */
+static inline uint64_t op_reports(const struct ledger_op *op)
+{
+	return op->shared ? PENDING_STUCK : 0;
+}
+
 static inline void op_note(struct ledger_op *op, enum ledger_outcome outcome, uint64_t length)
 {
 	uint32_t bit = 1u << outcome;

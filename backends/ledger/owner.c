@@ -49,8 +49,8 @@ static void set_keyed(struct ledger *l, uint32_t slot, uint64_t handle)
 	if (!(GET(r->key) & KEYED))
 		return;
 	if (handle) {
-		PUT(r->length, l->owners[slot].length);
-		PUT(r->addr, l->owners[slot].addr);
+		PUT(r->length, l->spans[slot].length);
+		PUT(r->addr, l->spans[slot].addr);
 	}
 	__atomic_store_n(&r->handle, handle, __ATOMIC_RELEASE);
 }
@@ -62,7 +62,7 @@ static void set_lendable(struct ledger *l, uint32_t slot, bool live)
 	uint64_t handle = live ? lg_owner_handle(l, slot) : 0;
 
 	if (live)
-		PUT(r->length, l->owners[slot].length);
+		PUT(r->length, l->spans[slot].length);
 	__atomic_store_n(&r->handle, handle, __ATOMIC_RELEASE);
 	if (l->owners[slot].kind == ESCROW_OWNER_REGION)
 		set_keyed(l, slot, handle);
@@ -73,13 +73,13 @@ escrow_status ledger_region_key(struct ledger *l, uint64_t region, uint32_t key)
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, region, ESCROW_OWNER_REGION);
 	if (slot != NONE) {
 		PUT(l->keyed[region_index(l, slot)].key, KEYED | key);
 		status = ESCROW_OK;
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -91,11 +91,13 @@ bool lg_owner_move(struct ledger *l, uint32_t slot, enum ledger_event event)
 	if (next == LEDGER_ILLEGAL)
 		return false;
 	if ((uint32_t)next != o->state)
-		o->since_ns = l->host.now_ns(l->host.ctx);
+		o->since_ns = lg_now(l);
 	o->state = (uint8_t)next;
 	log_ctl(l, LOG_CODE(LEDGER_LOG_STATE, next), lg_owner_handle(l, slot), event);
-	if (o->kind == ESCROW_OWNER_CONNECTION)
+	if (o->kind == ESCROW_OWNER_CONNECTION) {
 		conn_of(l, slot)->ready = next == LEDGER_CONNECTION_READY;
+		lg_conn_short(l, conn_of(l, slot));
+	}
 	if (o->kind == ESCROW_OWNER_REGION || o->kind == ESCROW_OWNER_CONTROL)
 		set_lendable(l, slot, next == LEDGER_REGION_LIVE);
 	return true;
@@ -118,61 +120,104 @@ void lg_owner_pin(struct ledger *l, uint32_t by, uint32_t target)
 	}
 }
 
+static inline void unpin(struct ledger *l, uint32_t by, uint32_t *pin)
+{
+	struct ledger_owner *o = &l->owners[by];
+	uint32_t target = *pin;
+
+	*pin = NONE;
+	l->owners[target].pins--;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_UNPIN, 0), lg_owner_handle(l, by),
+		lg_owner_handle(l, target));
+	if (UNLIKELY(o->stuck))
+		lg_owner_hold(l, target, -1);
+}
+
 void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target)
 {
 	struct ledger_owner *o = &l->owners[by];
 
 	for (unsigned int i = 0; i < PINS; i++) {
-		if (o->pin[i] != target)
-			continue;
-		o->pin[i] = NONE;
-		l->owners[target].pins--;
-		log_ctl(l, LOG_CODE(LEDGER_LOG_UNPIN, 0), lg_owner_handle(l, by),
-			lg_owner_handle(l, target));
-		if (o->stuck)
-			lg_owner_hold(l, target, -1);
-		return;
+		if (o->pin[i] == target) {
+			unpin(l, by, &o->pin[i]);
+			return;
+		}
+	}
+}
+
+void lg_owner_unpin_all(struct ledger *l, uint32_t by)
+{
+	uint32_t *pin = l->owners[by].pin;
+
+	for (unsigned int i = 0; i < PINS; i++) {
+		if (pin[i] != NONE)
+			unpin(l, by, &pin[i]);
 	}
 }
 
 /* What it kept may go, too. */
 static void unpin_all(struct ledger *l, uint32_t slot)
 {
+	uint32_t *pin = l->owners[slot].pin;
+
 	for (unsigned int i = 0; i < PINS; i++) {
-		uint32_t target = l->owners[slot].pin[i];
+		uint32_t target = pin[i];
 
 		if (target == NONE)
 			continue;
-		lg_owner_unpin(l, slot, target);
+		unpin(l, slot, &pin[i]);
 		if (l->owners[target].kind == ESCROW_OWNER_GRANT)
 			lg_grant_unpinned(l, target);
 	}
+}
+
+/* What it keeps goes with it. */
+static void leave(struct ledger *l, uint32_t slot)
+{
+	unpin_all(l, slot);
+	lg_charge_return(l, slot);
+	if (l->owners[slot].kind == ESCROW_OWNER_PEER)
+		lg_name_put(l, l->owners[slot].name);
+	l->owners[l->owners[slot].parent].children--;
+	lg_owner_give(l, slot);
+}
+
+static inline void log_release(struct ledger *l, uint32_t slot, enum ledger_thing thing,
+			       uint32_t receipt)
+{
+	log_ctl(l, LOG_CODE(LEDGER_LOG_RELEASE, (uint32_t)thing | receipt << 8),
+		lg_owner_handle(l, slot), 0);
+}
+
+/* lg_owner_release() of a grant: no native object goes with it. */
+void lg_grant_release(struct ledger *l, uint32_t slot, uint32_t receipt)
+{
+	const struct ledger_owner *o = &l->owners[slot];
+
+	log_release(l, slot, LEDGER_GRANT, receipt);
+	lg_grant_move(l, slot, LEDGER_E_RELEASED);
+	if (UNLIKELY(o->stuck || o->held))
+		lg_owner_refresh(l, slot);
+	leave(l, slot);
 }
 
 /* The end of an owner whose releasing receipt is in hand: charges, pins, parent, slot. */
 void lg_owner_release(struct ledger *l, uint32_t slot, enum ledger_thing thing, uint32_t receipt)
 {
 	struct ledger_owner *o = &l->owners[slot];
-	uint32_t parent = o->parent;
 
-	log_ctl(l, LOG_CODE(LEDGER_LOG_RELEASE, (uint32_t)thing | receipt << 8),
-		lg_owner_handle(l, slot), 0);
+	log_release(l, slot, thing, receipt);
 	lg_owner_move(l, slot, LEDGER_E_RELEASED);
 	lg_owner_refresh(l, slot);
 	if (o->kind == ESCROW_OWNER_WINDOW)
 		lg_window_freed(l, slot);
 	if (o->kind == ESCROW_OWNER_CONNECTION) {
-		lg_holdout_end_conn(l, lg_owner_handle(l, slot));
+		lg_holdout_end(l, lg_owner_handle(l, slot));
 		lg_conn_closed(l, conn_of(l, slot));
 	}
 	if (o->kind == ESCROW_OWNER_LANE)
 		lane_of(l, slot)->live = 0;
-	unpin_all(l, slot);
-	lg_charge_return(l, slot);
-	if (o->kind == ESCROW_OWNER_PEER)
-		lg_name_put(l, o->name);
-	l->owners[parent].children--;
-	lg_owner_give(l, slot);
+	leave(l, slot);
 }
 
 uint32_t lg_region_loans(const struct ledger *l, uint32_t slot)
@@ -214,6 +259,9 @@ static escrow_status check_connection(struct ledger *l, const struct ledger_owne
 	uint64_t slots = (uint64_t)a->sq_depth + a->rq_depth;
 	escrow_status status;
 
+	/* Its receipts would never come: only a reset could settle what is owed there. */
+	if (l->owners[parent].state == LEDGER_LANE_POISONED)
+		return lg_fail(error, ESCROW_E_STATE, "the parent is POISONED");
 	if (account == NONE || l->owners[account].state != LEDGER_ACCOUNT_OPEN)
 		return lg_fail(error, ESCROW_E_INVALID, "account %#llx is not open",
 			       (unsigned long long)a->account);
@@ -264,6 +312,15 @@ static escrow_status check_kind(struct ledger *l, const struct ledger_owner_args
 	}
 }
 
+static uint16_t step_bits(uint32_t asked)
+{
+	uint16_t bits = 0;
+
+	for (uint32_t step = 0; asked >> step; step++)
+		bits |= (uint16_t)(asked >> step & 1 ? lg_step_bit(step) : 0);
+	return bits;
+}
+
 static void set_up(struct ledger *l, uint32_t slot, const struct ledger_owner_args *a)
 {
 	struct ledger_owner *o = &l->owners[slot];
@@ -291,14 +348,13 @@ static void set_up(struct ledger *l, uint32_t slot, const struct ledger_owner_ar
 	}
 	case ESCROW_OWNER_CONNECTION:
 		o->name = l->owners[lg_owner_find(l, a->account, ESCROW_OWNER_PEER)].name;
-		lg_charge_take(l, slot, 0, ESCROW_CHARGE_CONNECTIONS, 1);
+		lg_charge_take(l, slot, ESCROW_CHARGE_CONNECTIONS, 0);
 		lg_conn_open(l, slot, a);
 		lg_owner_pin(l, slot, lg_owner_find(l, a->account, ESCROW_OWNER_PEER));
 		break;
 	case ESCROW_OWNER_REGION:
 		PUT(l->keyed[region_index(l, slot)].key, 0);
-		lg_charge_take(l, slot, 0, ESCROW_CHARGE_REGIONS, 1);
-		lg_charge_take(l, slot, 1, ESCROW_CHARGE_BYTES, a->length);
+		lg_charge_take(l, slot, ESCROW_CHARGE_REGIONS, ESCROW_CHARGE_BYTES);
 		break;
 	case ESCROW_OWNER_PEER: {
 		struct ledger_name *name = lg_name_get(l, a->peer_name, true);
@@ -310,12 +366,21 @@ static void set_up(struct ledger *l, uint32_t slot, const struct ledger_owner_ar
 		break;
 	}
 	case ESCROW_OWNER_WINDOW:
-		*window_of(l, slot) =
-			(struct ledger_window){.grant = NONE, .conn = NONE, .rkey = a->rkey};
+		*window_of(l, slot) = (struct ledger_window){.rkey = a->rkey};
 		break;
 	default:
 		break;
 	}
+}
+
+/* In what the whole process may have, and this name in it. */
+static escrow_status take_place(struct ledger *l, const struct ledger_owner_args *a,
+				struct escrow_error *error)
+{
+	uint32_t account = lg_owner_find(l, a->account, ESCROW_OWNER_PEER);
+
+	return lg_budget_take(l, l->names[l->owners[account].name].name, a->sq_depth, a->rq_depth,
+			      error);
 }
 
 escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args *args,
@@ -325,30 +390,25 @@ escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args 
 	struct ledger_owner *o;
 	escrow_status status;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	status = check_parent(l, args, &parent, error);
 	if (!status)
 		status = check_kind(l, args, parent, error);
 	if (status)
 		goto unlock;
-	slot = lg_owner_take(l, args->kind);
-	if (slot == NONE) {
-		status = lg_fail(error, ESCROW_E_LIMIT, "all %u owners of kind %u are taken",
-				 l->max[args->kind], args->kind);
+	slot = lg_owner_free(l, args->kind, args->place);
+	if (slot == NONE)
+		status = lg_owner_none(l, args->kind, args->place, error);
+	else if (args->kind == ESCROW_OWNER_CONNECTION && !args->placed)
+		status = take_place(l, args, error);
+	if (status)
 		goto unlock;
-	}
-	if (args->kind == ESCROW_OWNER_CONNECTION)
-		status = lg_budget_take(l, args->sq_depth, args->rq_depth, error);
-	if (status) {
-		lg_owner_give(l, slot);
-		goto unlock;
-	}
+	lg_owner_take(l, args->kind, slot);
 	o = &l->owners[slot];
 	o->parent = parent;
-	o->steps = args->steps;
-	o->native = args->native;
-	o->addr = args->addr;
-	o->length = args->length;
+	o->steps = step_bits(args->steps);
+	if (args->kind != ESCROW_OWNER_WINDOW)
+		l->spans[slot] = (struct ledger_span){.addr = args->addr, .length = args->length};
 	o->since_ns = l->host.now_ns(l->host.ctx);
 	l->owners[parent].children++;
 	log_ctl(l, LOG_CODE(LEDGER_LOG_ADD, args->kind), lg_owner_handle(l, slot),
@@ -356,7 +416,7 @@ escrow_status ledger_owner_add(struct ledger *l, const struct ledger_owner_args 
 	set_up(l, slot, args);
 	*owner_out = lg_owner_handle(l, slot);
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -366,7 +426,7 @@ escrow_status ledger_owner_undo(struct ledger *l, uint64_t owner)
 	uint32_t slot;
 	struct ledger_owner *o;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	o = slot == NONE ? NULL : &l->owners[slot];
 	if (!o || slot == 0 || o->kind == ESCROW_OWNER_GRANT) {
@@ -382,13 +442,8 @@ escrow_status ledger_owner_undo(struct ledger *l, uint64_t owner)
 			lg_conn_closed(l, conn_of(l, slot));
 		if (o->kind == ESCROW_OWNER_LANE)
 			lane_of(l, slot)->live = 0;
-		unpin_all(l, slot);
-		lg_charge_return(l, slot);
-		if (o->kind == ESCROW_OWNER_PEER)
-			lg_name_put(l, o->name);
-		l->owners[o->parent].children--;
-		lg_owner_give(l, slot);
+		leave(l, slot);
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }

@@ -33,13 +33,33 @@ void lg_owner_hold(struct ledger *l, uint32_t slot, int by)
 	lg_owner_refresh(l, slot);
 }
 
+/* Each literal has one place; 0: there is none left for another, and nothing is told of why. */
+static uint8_t why_number(struct ledger *l, const char *why)
+{
+	uint8_t i = 0;
+
+	while (i < WHYS && l->whys[i] && strcmp(l->whys[i], why) != 0)
+		i++;
+	if (i == WHYS)
+		return 0;
+	l->whys[i] = why;
+	return i + 1;
+}
+
+const char *lg_owner_why(const struct ledger *l, uint32_t slot)
+{
+	uint8_t why = l->owners[slot].why;
+
+	return why ? l->whys[why - 1] : "";
+}
+
 bool lg_owner_quarantine(struct ledger *l, uint32_t slot, const char *why)
 {
 	struct ledger_owner *o = &l->owners[slot];
 
 	if (!lg_owner_move(l, slot, LEDGER_E_QUARANTINE))
 		return false;
-	o->why = why;
+	o->why = why_number(l, why);
 	if (o->kind == ESCROW_OWNER_CONNECTION)
 		lg_conn_stick(l, conn_of(l, slot));
 	lg_owner_refresh(l, slot);
@@ -55,7 +75,7 @@ escrow_status ledger_quarantine(struct ledger *l, uint64_t owner, const char *wh
 	escrow_status status = ESCROW_OK;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	if (slot == NONE || l->owners[slot].kind == ESCROW_OWNER_GRANT)
 		status = ESCROW_E_INVALID;
@@ -63,7 +83,7 @@ escrow_status ledger_quarantine(struct ledger *l, uint64_t owner, const char *wh
 		status = ESCROW_E_STATE; /* nothing is stuck: there is a clean end */
 	else if (!lg_owner_quarantine(l, slot, why))
 		status = ESCROW_E_STATE;
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -72,7 +92,7 @@ escrow_status ledger_context_fatal(struct ledger *l, uint64_t context)
 	escrow_status status = ESCROW_OK;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, context, ESCROW_OWNER_CONTEXT);
 	if (slot == NONE) {
 		status = ESCROW_E_INVALID;
@@ -83,7 +103,7 @@ escrow_status ledger_context_fatal(struct ledger *l, uint64_t context)
 		goto unlock;
 	}
 	context_at(l, slot)->fatal = true;
-	l->owners[slot].why = "device lost";
+	l->owners[slot].why = why_number(l, "device lost");
 	lg_owner_refresh(l, slot);
 	for (uint32_t i = 1; i < l->nowners; i++) {
 		struct ledger_owner *o = &l->owners[i];
@@ -95,7 +115,7 @@ escrow_status ledger_context_fatal(struct ledger *l, uint64_t context)
 		lg_owner_quarantine(l, i, "device lost");
 	}
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -155,11 +175,11 @@ escrow_status ledger_late_receipt(struct ledger *l, uint64_t owner, uint32_t rec
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	if (slot != NONE)
 		status = late(l, slot, receipt);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -167,7 +187,7 @@ uint32_t ledger_quarantined(struct ledger *l, uint32_t *held_out)
 {
 	uint32_t own = 0, held = 0;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	for (uint32_t i = 0; i < l->nowners; i++) {
 		if (!l->owners[i].kind || !l->owners[i].stuck)
 			continue;
@@ -176,7 +196,7 @@ uint32_t ledger_quarantined(struct ledger *l, uint32_t *held_out)
 		else
 			held++;
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	if (held_out)
 		*held_out = held;
 	return own;
@@ -276,11 +296,11 @@ int32_t ledger_fenced(struct ledger *l, const uint8_t *incarnation, uint32_t rec
 		return ESCROW_E_INVALID;
 	if (!l)
 		return receipt == ESCROW_RECEIPT_FUNCTION_FENCED ? residue_fenced(incarnation) : 0;
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	if (receipt == ESCROW_RECEIPT_PROCESS_REAPED)
-		lg_holdout_end(l, 0, incarnation);
+		lg_holdout_reaped(l, incarnation);
 	else if (memcmp(l->config.incarnation, incarnation, 16) == 0)
 		n = fence_all(l);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return n;
 }

@@ -48,13 +48,22 @@ ledger_strength ledger_weaken(ledger_strength strength, uint64_t weak_bits)
 	return strength;
 }
 
+ledger_strength ledger_without_destroys(ledger_strength strength)
+{
+	return strength & ~(LEDGER_STRONG_OBJECTS | LEDGER_STRONG(ESCROW_RECEIPT_QP_DESTROYED) |
+			    LEDGER_STRONG(ESCROW_RECEIPT_CQ_DESTROYED) |
+			    LEDGER_STRONG(ESCROW_RECEIPT_DEREGISTERED) |
+			    LEDGER_STRONG(ESCROW_RECEIPT_WINDOW_FREED));
+}
+
 /* What must hold for a receipt to release a thing. */
 enum rule {
 	NEVER,
 	STRONG,            /* healthy and strong */
 	STRONG_SETTLED,    /* that, and nothing of it is owed */
-	STRONG_OR_SETTLED, /* healthy, and one of the two */
-	OBJECT,            /* healthy: the object only, no custody */
+	STRONG_OR_SETTLED, /* that, or nothing is owed and destroys are believed */
+	CLOSED,            /* healthy: a descriptor, whose close is no verb */
+	OBJECT,            /* healthy, and destroys are believed: the object only, no custody */
 	OBJECT_SETTLED,
 	EMPTY,  /* an answer that always says 0: only because nothing is left in it */
 	OUTSIDE /* R4: only what is quarantined waits for it */
@@ -86,19 +95,20 @@ static const uint8_t rules[LEDGER_THINGS][LEDGER_RECEIPTS] = {
 			     [ESCROW_RECEIPT_QP_DESTROYED] = STRONG_OR_SETTLED, FENCES},
 	[LEDGER_WINDOW] = {[ESCROW_RECEIPT_WINDOW_FREED] = STRONG, FENCES},
 	[LEDGER_CQ] = {[ESCROW_RECEIPT_CQ_DESTROYED] = STRONG_SETTLED, FENCES},
-	[LEDGER_CHANNEL] = {[ESCROW_RECEIPT_CHANNEL_GONE] = OBJECT, FENCES},
+	[LEDGER_CHANNEL] = {[ESCROW_RECEIPT_CHANNEL_GONE] = CLOSED, FENCES},
 	[LEDGER_PD] = {[ESCROW_RECEIPT_PD_GONE] = OBJECT_SETTLED, FENCES},
 	[LEDGER_DEVICE] = {[LEDGER_RECEIPT_DEVICE_CLOSED] = EMPTY, FENCES},
 };
 
 bool ledger_releases(enum ledger_thing thing, const struct ledger_proof *proof)
 {
-	bool strong, healthy;
+	bool strong, healthy, objects;
 
 	if ((unsigned int)thing >= LEDGER_THINGS || proof->receipt >= LEDGER_RECEIPTS)
 		return false;
 	healthy = ledger_grade(proof->receipt, proof->fatal) > LEDGER_R0;
 	strong = healthy && (proof->strength & LEDGER_STRONG(proof->receipt)) != 0;
+	objects = healthy && (proof->strength & LEDGER_STRONG_OBJECTS) != 0;
 	switch ((enum rule)rules[thing][proof->receipt]) {
 	case NEVER:
 		return false;
@@ -107,11 +117,13 @@ bool ledger_releases(enum ledger_thing thing, const struct ledger_proof *proof)
 	case STRONG_SETTLED:
 		return strong && proof->settled;
 	case STRONG_OR_SETTLED:
-		return healthy && (strong || proof->settled);
-	case OBJECT:
+		return strong || (objects && proof->settled);
+	case CLOSED:
 		return healthy;
+	case OBJECT:
+		return objects;
 	case OBJECT_SETTLED:
-		return healthy && proof->settled;
+		return objects && proof->settled;
 	case EMPTY:
 		return !proof->fatal && proof->settled;
 	case OUTSIDE:

@@ -31,13 +31,13 @@ static void put_charges(struct ledger *l, uint32_t name, struct charge_out *out)
 
 static void put_ledger(struct ledger *l, struct charge_out *out)
 {
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	put_charges(l, NONE, out);
 	for (uint32_t i = 0; i < l->config.max_names; i++) {
 		if (l->names[i].refs)
 			put_charges(l, i, out);
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 }
 
 int32_t ledger_charges(struct ledger *l, struct escrow_charge *charges, uint32_t max,
@@ -62,7 +62,7 @@ escrow_status ledger_usage(struct ledger *l, const char *name, uint32_t kind,
 
 	if (kind == 0 || kind >= LEDGER_KINDS)
 		return status;
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	if (!name) {
 		lg_charge_sum(l, NONE, kind, out);
 		status = ESCROW_OK;
@@ -73,7 +73,7 @@ escrow_status ledger_usage(struct ledger *l, const char *name, uint32_t kind,
 		lg_charge_sum(l, i, kind, out);
 		status = ESCROW_OK;
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -94,7 +94,7 @@ static void owner_text(const struct ledger *l, uint32_t slot, char *text, size_t
 	const char *gap = *name ? " " : "";
 
 	if (lg_owner_phase(l, slot) == ESCROW_OWNER_QUARANTINED)
-		snprintf(text, size, "%s: %s%s%.24s", state, o->why ? o->why : "", gap, name);
+		snprintf(text, size, "%s: %s%s%.24s", state, lg_owner_why(l, slot), gap, name);
 	else if (o->held)
 		snprintf(text, size, "%s: held by %u in quarantine%s%.24s", state, o->held, gap,
 			 name);
@@ -116,8 +116,10 @@ static void owner_record(const struct ledger *l, uint32_t slot, struct escrow_re
 	/* The second CQ of a lane is a step of ours, not of the ABI's. */
 	r->stage = o->stage == LEDGER_STEP_DESTROY_CQ2 ? ESCROW_STEP_DESTROY_CQ : o->stage;
 	r->sys_errno = o->rc;
-	r->addr = o->addr;
-	r->length = o->length;
+	if (o->kind != ESCROW_OWNER_WINDOW) {
+		r->addr = l->spans[slot].addr;
+		r->length = l->spans[slot].length;
+	}
 	r->since_ns = o->since_ns;
 	r->receipt = receipt;
 	r->children = o->children;
@@ -145,7 +147,7 @@ static bool loan_record(struct ledger *l, uint32_t c, uint32_t i, struct escrow_
 	r->stage = o->stage;
 	r->sys_errno = o->rc;
 	if (d->shape.of.nregions) {
-		r->addr = l->owners[d->region[0] + l->base[ESCROW_OWNER_REGION]].addr + d->offset;
+		r->addr = l->spans[d->region[0] + l->base[ESCROW_OWNER_REGION]].addr + d->offset;
 		r->length = d->length;
 	}
 	r->since_ns = o->since_ns;
@@ -168,7 +170,7 @@ int32_t lg_records_of(struct ledger *l, uint64_t *cursor, struct escrow_record *
 	uint64_t at = *cursor;
 	uint32_t n = 0;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	for (; at < l->nowners + rings && n < max; at++) {
 		bool there;
 
@@ -189,7 +191,7 @@ int32_t lg_records_of(struct ledger *l, uint64_t *cursor, struct escrow_record *
 			memcpy((char *)records + (uint64_t)n++ * stride, &r,
 			       stride < sizeof(r) ? stride : sizeof(r));
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	*cursor = at;
 	return (int32_t)n;
 }

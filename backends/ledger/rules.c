@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAX_STATES 8
+#define MAX_STATES LEDGER_MAX_STATES
 
-/* Next state + 1; 0 = illegal. */
+/* In the table: next state + 1; 0 = illegal. */
 #define GO(state) ((uint8_t)((state) + 1))
 
-static const uint8_t machines[LEDGER_MACHINES][MAX_STATES][LEDGER_EVENTS] = {
+const uint8_t ledger_moves[LEDGER_MACHINES][MAX_STATES][LEDGER_EVENTS] = {
 	[LEDGER_M_ENGINE] =
 		{
 			[LEDGER_ENGINE_OPEN] = {[LEDGER_E_STOP] = GO(LEDGER_ENGINE_CLOSING)},
@@ -231,14 +231,6 @@ static const struct {
 			 {"UNQUIESCED", QUARANTINED}},
 };
 
-int ledger_next(enum ledger_machine machine, unsigned int state, enum ledger_event event)
-{
-	if ((unsigned int)machine >= LEDGER_MACHINES || state >= MAX_STATES ||
-	    (unsigned int)event >= LEDGER_EVENTS)
-		return LEDGER_ILLEGAL;
-	return (int)machines[machine][state][event] - 1;
-}
-
 unsigned int ledger_states(enum ledger_machine machine)
 {
 	unsigned int n = 0;
@@ -257,24 +249,6 @@ const char *ledger_state_name(enum ledger_machine machine, unsigned int state)
 
 uint32_t ledger_owner_state(enum ledger_machine machine, unsigned int state)
 {
-	return state < ledger_states(machine) ? states[machine][state].owner : 0;
-}
-
-enum ledger_machine ledger_machine_of(uint32_t kind)
-{
-	static const uint8_t of[] = {
-		[0] = LEDGER_MACHINES,
-		[ESCROW_OWNER_ENGINE] = LEDGER_M_ENGINE,
-		[ESCROW_OWNER_CONTEXT] = LEDGER_M_CONTEXT,
-		[ESCROW_OWNER_LANE] = LEDGER_M_LANE,
-		[ESCROW_OWNER_CONNECTION] = LEDGER_M_CONNECTION,
-		[ESCROW_OWNER_WINDOW] = LEDGER_M_WINDOW,
-		[ESCROW_OWNER_REGION] = LEDGER_M_REGION,
-		[ESCROW_OWNER_GRANT] = LEDGER_M_GRANT,
-		[ESCROW_OWNER_PEER] = LEDGER_M_ACCOUNT,
-		[ESCROW_OWNER_LOAN] = LEDGER_M_SLICE,
-		[ESCROW_OWNER_CONTROL] = LEDGER_M_REGION,
-	};
-
-	return kind < sizeof(of) / sizeof(of[0]) ? (enum ledger_machine)of[kind] : LEDGER_MACHINES;
+	/* One that is no state of that machine is 0 in the table. */
+	return machine < LEDGER_MACHINES && state < MAX_STATES ? states[machine][state].owner : 0;
 }

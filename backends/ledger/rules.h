@@ -132,15 +132,42 @@ enum ledger_event {
 
 #define LEDGER_ILLEGAL (-1)
 
+#define LEDGER_MAX_STATES 8u
+extern const uint8_t ledger_moves[LEDGER_MACHINES][LEDGER_MAX_STATES][LEDGER_EVENTS];
+
 /* The next state, or LEDGER_ILLEGAL: then nothing may change. */
-int ledger_next(enum ledger_machine machine, unsigned int state, enum ledger_event event);
+static inline int ledger_next(enum ledger_machine machine, unsigned int state,
+			      enum ledger_event event)
+{
+	if ((unsigned int)machine >= LEDGER_MACHINES || state >= LEDGER_MAX_STATES ||
+	    (unsigned int)event >= LEDGER_EVENTS)
+		return LEDGER_ILLEGAL;
+	return (int)ledger_moves[machine][state][event] - 1;
+}
 
 /* How many states the machine has; their names ("RETIRING"); what ESCROW_OWNER_LIVE... each is. */
 unsigned int ledger_states(enum ledger_machine machine);
 const char *ledger_state_name(enum ledger_machine machine, unsigned int state);
 uint32_t ledger_owner_state(enum ledger_machine machine, unsigned int state);
 /* The machine of an ESCROW_OWNER_* kind; of an unknown one LEDGER_MACHINES. */
-enum ledger_machine ledger_machine_of(uint32_t kind);
+static inline enum ledger_machine ledger_machine_of(uint32_t kind)
+{
+	static const uint8_t of[] = {
+		[0] = LEDGER_MACHINES,
+		[ESCROW_OWNER_ENGINE] = LEDGER_M_ENGINE,
+		[ESCROW_OWNER_CONTEXT] = LEDGER_M_CONTEXT,
+		[ESCROW_OWNER_LANE] = LEDGER_M_LANE,
+		[ESCROW_OWNER_CONNECTION] = LEDGER_M_CONNECTION,
+		[ESCROW_OWNER_WINDOW] = LEDGER_M_WINDOW,
+		[ESCROW_OWNER_REGION] = LEDGER_M_REGION,
+		[ESCROW_OWNER_GRANT] = LEDGER_M_GRANT,
+		[ESCROW_OWNER_PEER] = LEDGER_M_ACCOUNT,
+		[ESCROW_OWNER_LOAN] = LEDGER_M_SLICE,
+		[ESCROW_OWNER_CONTROL] = LEDGER_M_REGION,
+	};
+
+	return kind < sizeof(of) / sizeof(of[0]) ? (enum ledger_machine)of[kind] : LEDGER_MACHINES;
+}
 
 /* ---- Receipts -------------------------------------------------------------------------------
  * Beyond the ABI's own: what is *not* a proof has a number too, so that it can be asked about, be
@@ -169,10 +196,12 @@ enum ledger_grade ledger_grade(uint32_t receipt, bool fatal);
  */
 typedef uint32_t ledger_strength;
 #define LEDGER_STRONG(receipt) (UINT32_C(1) << (receipt))
+/* Beside the receipts: who says 0 to the destroy of an object had it gone. */
+#define LEDGER_STRONG_OBJECTS (UINT32_C(1) << 31)
 /* Everything but QP_DESTROYED: the line of a provider whose reset, dereg and dealloc were read. */
 #define LEDGER_STRENGTH_USUAL                                                                      \
-	(LEDGER_STRONG(ESCROW_RECEIPT_CQE_OK) | LEDGER_STRONG(ESCROW_RECEIPT_CQE_ERROR) |          \
-	 LEDGER_STRONG(ESCROW_RECEIPT_CQE_COVERED) |                                               \
+	(LEDGER_STRONG_OBJECTS | LEDGER_STRONG(ESCROW_RECEIPT_CQE_OK) |                            \
+	 LEDGER_STRONG(ESCROW_RECEIPT_CQE_ERROR) | LEDGER_STRONG(ESCROW_RECEIPT_CQE_COVERED) |     \
 	 LEDGER_STRONG(ESCROW_RECEIPT_WINDOW_INVALIDATED) |                                        \
 	 LEDGER_STRONG(ESCROW_RECEIPT_QP_RESET) | LEDGER_STRONG(ESCROW_RECEIPT_WINDOW_FREED) |     \
 	 LEDGER_STRONG(ESCROW_RECEIPT_DEREGISTERED) | LEDGER_STRONG(ESCROW_RECEIPT_CQ_DESTROYED))
@@ -180,6 +209,8 @@ typedef uint32_t ledger_strength;
 /* The strength of a provider with the ESCROW_WEAK_* bits of a configuration: only ever downwards.
  */
 ledger_strength ledger_weaken(ledger_strength strength, uint64_t weak_bits);
+/* The same where a destroy that failed may say 0, whatever it destroys. */
+ledger_strength ledger_without_destroys(ledger_strength strength);
 
 enum ledger_thing {
 	LEDGER_LOAN,     /* a host range the device may touch */

@@ -69,13 +69,13 @@ static void keep_again(struct ledger *l, struct ledger_conn *conn, uint64_t wind
 {
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
-	if (slot != NONE && window_of(l, slot)->conn == conn->slot) {
+	if (slot != NONE && window_conn(l, slot) == conn->slot) {
 		window_of(l, slot)->kept++;
-		__atomic_fetch_add(&conn->kept, 1u, __ATOMIC_RELAXED);
+		lg_keep(conn, 1);
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 }
 
 static uint64_t subject_of(const struct ledger_lane *lane, const struct ledger_debt *d)
@@ -222,6 +222,12 @@ static __attribute__((noinline)) uint32_t settle_any(struct ledger_lane *lane,
 	bool ok = cqe->outcome == LEDGER_OK;
 	const struct ledger_debt *d;
 
+	/* A bind, an invalidation, a message: by its own. */
+	if (ok && conn->head == last && max > 0 && !conn->special && lane->plain &&
+	    conn->ring[last & conn->mask].shape.of.what != LEDGER_WR_SLICE) {
+		PUT(conn->head, last + 1);
+		return debt_ended(lane, conn, &conn->ring[last & conn->mask], LEDGER_OK, done);
+	}
 	while (n < max) {
 		bool own = conn->head == last;
 		enum ledger_outcome o = ok ? LEDGER_COVERED_OK : LEDGER_COVERED_ERROR;

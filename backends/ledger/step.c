@@ -6,7 +6,7 @@
  */
 #include "backends/ledger/ledger-int.h"
 
-#define BIT(step) (UINT32_C(1) << (step))
+#define BIT(step) lg_step_bit(step)
 /* Steps that a connection may make, but need not. */
 #define LADDER (BIT(ESCROW_STEP_QP_ERR) | BIT(ESCROW_STEP_QP_RESET))
 
@@ -135,8 +135,7 @@ static escrow_status may_begin(struct ledger *l, uint32_t slot, uint32_t step,
 	struct ledger_owner *o = &l->owners[slot];
 	uint32_t context = lg_owner_context(l, slot);
 
-	if (step >= 32 ||
-	    !((o->steps | (o->kind == ESCROW_OWNER_CONNECTION ? LADDER : 0)) & BIT(step)))
+	if (!((o->steps | (o->kind == ESCROW_OWNER_CONNECTION ? LADDER : 0)) & BIT(step)))
 		return lg_fail(error, ESCROW_E_INVALID, "step %u is none of this owner's", step);
 	if (o->begun & BIT(step))
 		return lg_fail(error, ESCROW_E_STATE, "%s was called before; never again",
@@ -163,8 +162,7 @@ static escrow_status may_begin(struct ledger *l, uint32_t slot, uint32_t step,
 		if (o->state != LEDGER_WINDOW_PARKED && o->state != LEDGER_WINDOW_ORPHAN)
 			return lg_fail(error, ESCROW_E_STATE, "dealloc window: it is %s",
 				       ledger_state_name(LEDGER_M_WINDOW, o->state));
-		if (o->state == LEDGER_WINDOW_PARKED &&
-		    o->pins + (window_of(l, slot)->grant != NONE))
+		if (o->state == LEDGER_WINDOW_PARKED && o->pins + (window_grant(l, slot) != NONE))
 			return lg_fail(error, ESCROW_E_BUSY, "dealloc window: a grant has it");
 		return ESCROW_OK;
 	}
@@ -176,7 +174,7 @@ escrow_status ledger_step_begin(struct ledger *l, uint64_t owner, uint32_t step,
 	escrow_status status;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
 	if (slot == NONE) {
 		status = lg_fail(error, ESCROW_E_INVALID, "%#llx is no owner",
@@ -195,7 +193,7 @@ escrow_status ledger_step_begin(struct ledger *l, uint64_t owner, uint32_t step,
 		lg_owner_move(l, slot, LEDGER_E_STEP);
 	log_ctl(l, LOG_CODE(LEDGER_LOG_CALL, step), owner, 0);
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -231,6 +229,7 @@ static escrow_status end_ladder(struct ledger *l, uint32_t slot, uint32_t step, 
 		conn->error_state = o->rc == 0;
 		conn->error_from = conn->tail;
 		conn->special |= conn->error_state;
+		lg_conn_short(l, conn);
 		return o->rc == 0 ? ESCROW_OK : ESCROW_E_UNQUIESCED;
 	}
 	if (o->rc != 0) {
@@ -252,6 +251,21 @@ static bool is_settled(struct ledger *l, uint32_t slot)
 	if (o->kind == ESCROW_OWNER_REGION || o->kind == ESCROW_OWNER_CONTROL)
 		return o->pins == 0 && lg_region_loans(l, slot) == 0;
 	return o->children == 0;
+}
+
+/* Its end is the receipt of what it still owes, too: it goes when that has been collected. */
+static bool still_owes(struct ledger *l, uint32_t slot, uint32_t receipt)
+{
+	struct ledger_conn *conn;
+
+	if (l->owners[slot].kind != ESCROW_OWNER_CONNECTION)
+		return false;
+	conn = conn_of(l, slot);
+	if (conn->head == conn->tail)
+		return false;
+	conn->collect = COLLECT_SETTLE;
+	conn->pending_receipt = (uint8_t)receipt;
+	return true;
 }
 
 static escrow_status end_step(struct ledger *l, uint32_t slot, uint32_t step, int32_t rc)
@@ -283,7 +297,7 @@ static escrow_status end_step(struct ledger *l, uint32_t slot, uint32_t step, in
 		lg_owner_quarantine(l, slot, rc ? "destroy failed" : "receipt is weak");
 		return ESCROW_E_UNQUIESCED;
 	}
-	if ((o->ended & o->steps) == o->steps)
+	if ((o->ended & o->steps) == o->steps && !still_owes(l, slot, proof.receipt))
 		lg_owner_release(l, slot, thing_of(step), proof.receipt);
 	return ESCROW_OK;
 }
@@ -293,12 +307,11 @@ escrow_status ledger_step_end(struct ledger *l, uint64_t owner, uint32_t step, i
 	escrow_status status = ESCROW_E_INVALID;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
-	if (slot != NONE && step < 32 &&
-	    (l->owners[slot].begun & ~l->owners[slot].ended & BIT(step)))
+	if (slot != NONE && (l->owners[slot].begun & ~l->owners[slot].ended & BIT(step)))
 		status = end_step(l, slot, step, rc);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -306,10 +319,10 @@ uint32_t ledger_step_calls(struct ledger *l, uint64_t owner, uint32_t step)
 {
 	uint32_t slot, calls = 0;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, owner, 0);
-	if (slot != NONE && step < 32)
-		calls = l->owners[slot].begun >> step & 1;
-	pthread_mutex_unlock(&l->mutex);
+	if (slot != NONE)
+		calls = (l->owners[slot].begun & BIT(step)) != 0;
+	lg_unlock(l);
 	return calls;
 }

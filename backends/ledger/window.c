@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#define MAX_BINDS 255u /* 256 tags, and the one it was made with stays unused */
-
 /* ---- Hold-out -------------------------------------------------------------------------------- */
 /* After an overflow every index is held out until the accounts of that time are fenced. */
 static bool overflow_stands(struct ledger *l)
@@ -37,7 +35,7 @@ static bool overflow_stands(struct ledger *l)
 
 static uint32_t bucket(const struct ledger *l, uint32_t index)
 {
-	return (index * 2654435761u >> 8) & (l->nholdouts - 1u);
+	return (index * 2654435761u >> 8) & (l->nbuckets - 1u);
 }
 
 /* Of its key, and of the device whose key that is. */
@@ -51,12 +49,12 @@ static uint32_t index_of(const struct ledger *l, uint32_t slot)
 /* One that has made keys was looked at before the first, and its tags have gone on since. */
 bool lg_holdout_find(struct ledger *l, uint32_t slot)
 {
-	const struct ledger_window *w = window_of(l, slot);
-	uint32_t index = index_of(l, slot);
-	uint32_t i = l->nholdouts ? l->buckets[bucket(l, index)] : NONE;
+	uint32_t index, i;
 
-	if (w->binds)
+	if (window_of(l, slot)->binds)
 		return false;
+	index = index_of(l, slot);
+	i = l->nbuckets ? l->buckets[bucket(l, index)] : NONE;
 	for (; i != NONE; i = l->holdouts[i].next) {
 		if (l->holdouts[i].index == index)
 			return true;
@@ -74,8 +72,7 @@ static void holdout_add(struct ledger *l, uint32_t slot)
 
 	if (peer == NONE || l->owners[peer].state != LEDGER_ACCOUNT_OPEN)
 		return;
-	if (w->keys_on != KEYS_ON_SEVERAL &&
-	    lg_owner_find(l, w->keys_on, ESCROW_OWNER_CONNECTION) == NONE)
+	if (lg_owner_find(l, w->keys_on, 0) == NONE)
 		return;
 	if (i == NONE) {
 		l->holdout_serial = l->serial;
@@ -84,8 +81,7 @@ static void holdout_add(struct ledger *l, uint32_t slot)
 	h = &l->holdouts[i];
 	l->holdout_free = h->next;
 	h->index = index_of(l, slot);
-	h->account = w->account;
-	h->conn = w->keys_on;
+	h->keys_on = w->keys_on;
 	h->next = l->buckets[bucket(l, h->index)];
 	l->buckets[bucket(l, h->index)] = i;
 }
@@ -97,34 +93,35 @@ static void holdout_remove(struct ledger *l, uint32_t i)
 	while (*at != i)
 		at = &l->holdouts[*at].next;
 	*at = l->holdouts[i].next;
-	l->holdouts[i].account = 0;
+	l->holdouts[i].keys_on = 0;
 	l->holdouts[i].next = l->holdout_free;
 	l->holdout_free = i;
 }
 
-static bool is_of(const struct ledger *l, uint64_t account, const uint8_t *remote)
+/* Is that the account, or a connection of it? */
+static bool is_of(const struct ledger *l, uint64_t keys_on, const uint8_t *remote)
 {
-	uint32_t peer = lg_owner_find(l, account, ESCROW_OWNER_PEER);
+	uint32_t peer = lg_owner_find(l, keys_on, 0);
 
+	if (peer != NONE && l->owners[peer].kind == ESCROW_OWNER_CONNECTION)
+		peer = l->owners[peer].pin[0];
 	return peer != NONE && memcmp(l->peers[sub(l, peer)].epoch.remote, remote, 16) == 0;
 }
 
-/* Of one account that was fenced, or of every account of a reaped incarnation. */
-void lg_holdout_end(struct ledger *l, uint64_t account, const uint8_t *remote)
+void lg_holdout_end(struct ledger *l, uint64_t keys_on)
 {
-	for (uint32_t i = 0; i < l->nholdouts; i++) {
-		const struct ledger_holdout *h = &l->holdouts[i];
-
-		if (h->account && (remote ? is_of(l, h->account, remote) : h->account == account))
+	for (uint32_t i = 0; i < l->config.max_windows; i++) {
+		if (l->holdouts[i].keys_on == keys_on)
 			holdout_remove(l, i);
 	}
 }
 
-/* The receipt of its end is in hand. */
-void lg_holdout_end_conn(struct ledger *l, uint64_t conn)
+void lg_holdout_reaped(struct ledger *l, const uint8_t *remote)
 {
-	for (uint32_t i = 0; i < l->nholdouts; i++) {
-		if (l->holdouts[i].account && l->holdouts[i].conn == conn)
+	for (uint32_t i = 0; i < l->config.max_windows; i++) {
+		const struct ledger_holdout *h = &l->holdouts[i];
+
+		if (h->keys_on && is_of(l, h->keys_on, remote))
 			holdout_remove(l, i);
 	}
 }
@@ -136,16 +133,17 @@ escrow_status ledger_window_tag(struct ledger *l, uint64_t window, uint8_t *tag_
 	const struct ledger_window *w;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
 	if (slot != NONE) {
 		w = window_of(l, slot);
-		status = w->binds >= MAX_BINDS || lg_holdout_find(l, slot) ? ESCROW_E_LIMIT
-									   : ESCROW_OK;
+		status = w->binds >= l->config.window_binds || lg_holdout_find(l, slot)
+				 ? ESCROW_E_LIMIT
+				 : ESCROW_OK;
 		if (!status)
 			*tag_out = (uint8_t)(w->rkey + 1 + w->binds);
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -154,10 +152,10 @@ bool ledger_window_worn(struct ledger *l, uint64_t window)
 	uint32_t slot;
 	bool worn;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
-	worn = slot != NONE && window_of(l, slot)->binds >= MAX_BINDS;
-	pthread_mutex_unlock(&l->mutex);
+	worn = slot != NONE && window_of(l, slot)->binds >= l->config.window_binds;
+	lg_unlock(l);
 	return worn;
 }
 
@@ -166,10 +164,10 @@ bool ledger_window_held_out(struct ledger *l, uint64_t window)
 	uint32_t slot;
 	bool held;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
 	held = slot != NONE && lg_holdout_find(l, slot);
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return held;
 }
 
@@ -178,21 +176,16 @@ static void detach(struct ledger *l, uint32_t slot)
 {
 	struct ledger_window *w = window_of(l, slot);
 	struct ledger_grant *g;
-	uint32_t grant = w->grant;
+	uint32_t grant = window_grant(l, slot);
 	uint32_t *at;
 
 	if (grant == NONE)
 		return;
-	__atomic_fetch_sub(&conn_of(l, w->conn)->kept, w->kept, __ATOMIC_RELAXED);
+	lg_keep(conn_of(l, window_conn(l, slot)), 0 - (uint32_t)w->kept);
 	w->kept = 0;
-	for (unsigned int i = 0; i < PINS; i++) {
-		if (l->owners[slot].pin[i] != NONE)
-			lg_owner_unpin(l, slot, l->owners[slot].pin[i]);
-	}
+	lg_owner_unpin_all(l, slot);
 	g = grant_of(l, grant);
 	g->bound -= w->bound_cqe;
-	w->grant = NONE;
-	w->conn = NONE;
 	w->bound_cqe = false;
 	for (at = &g->first; *at != slot;)
 		at = &window_of(l, *at)->next;
@@ -200,7 +193,7 @@ static void detach(struct ledger *l, uint32_t slot)
 	g->windows--;
 	/* The others' binds were all that it still waited for. */
 	if (g->windows && g->bound == g->windows && l->owners[grant].state == LEDGER_GRANT_BINDING)
-		lg_owner_move(l, grant, LEDGER_E_CQE_OK);
+		lg_grant_move(l, grant, LEDGER_E_CQE_OK);
 }
 
 /*
@@ -218,7 +211,7 @@ static uint32_t grant_ended(struct ledger *l, uint32_t grant, uint32_t receipt)
 	o->receipt = receipt;
 	if (o->pins)
 		return state;
-	lg_owner_release(l, grant, LEDGER_GRANT, receipt);
+	lg_grant_release(l, grant, receipt);
 	return LEDGER_GRANT_REVOKED;
 }
 
@@ -231,7 +224,7 @@ void lg_grant_unpinned(struct ledger *l, uint32_t grant)
 void lg_window_freed(struct ledger *l, uint32_t slot)
 {
 	struct ledger_window *w = window_of(l, slot);
-	uint32_t grant = w->grant;
+	uint32_t grant = window_grant(l, slot);
 
 	if (w->binds)
 		holdout_add(l, slot);
@@ -242,24 +235,24 @@ void lg_window_freed(struct ledger *l, uint32_t slot)
 
 void lg_window_stuck(struct ledger *l, uint32_t slot)
 {
-	uint32_t grant = window_of(l, slot)->grant;
+	uint32_t grant = window_grant(l, slot);
 
 	if (grant == NONE)
 		return;
-	lg_owner_move(l, grant, LEDGER_E_QUARANTINE);
+	lg_grant_move(l, grant, LEDGER_E_QUARANTINE);
 	lg_owner_refresh(l, grant);
 }
 
 /* One more key, on this connection; of those on one that has gone nothing is left to know. */
-static void makes_key(struct ledger *l, struct ledger_window *w)
+static void makes_key(struct ledger *l, uint32_t slot)
 {
-	uint64_t conn = lg_owner_handle(l, w->conn);
+	struct ledger_window *w = window_of(l, slot);
+	uint64_t conn = lg_owner_handle(l, window_conn(l, slot));
 
-	if (!w->keys_on || (w->keys_on != KEYS_ON_SEVERAL &&
-			    lg_owner_find(l, w->keys_on, ESCROW_OWNER_CONNECTION) == NONE))
+	if (lg_owner_find(l, w->keys_on, 0) == NONE)
 		w->keys_on = conn;
 	else if (w->keys_on != conn)
-		w->keys_on = KEYS_ON_SEVERAL;
+		w->keys_on = w->account;
 }
 
 escrow_status ledger_window_event(struct ledger *l, uint64_t window, enum ledger_event event)
@@ -270,41 +263,42 @@ escrow_status ledger_window_event(struct ledger *l, uint64_t window, enum ledger
 
 	if (event != LEDGER_E_BIND && event != LEDGER_E_INVALIDATE && event != LEDGER_E_QP_DEAD)
 		return ESCROW_E_INVALID;
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
 	if (slot == NONE) {
 		status = ESCROW_E_INVALID;
 		goto unlock;
 	}
 	w = window_of(l, slot);
-	grant = w->grant;
-	if (grant == NONE || (event == LEDGER_E_BIND && w->binds >= MAX_BINDS) ||
-	    !lg_owner_move(l, slot, event)) {
+	grant = window_grant(l, slot);
+	if (grant == NONE || (event == LEDGER_E_BIND && w->binds >= l->config.window_binds) ||
+	    !lg_window_move(l, slot, event)) {
 		status = ESCROW_E_STATE;
 		goto unlock;
 	}
 	if (event == LEDGER_E_BIND) {
 		w->binds++;
-		makes_key(l, w);
+		makes_key(l, slot);
 		if (l->owners[grant].state == LEDGER_GRANT_RESERVED)
-			lg_owner_move(l, grant, LEDGER_E_BIND);
+			lg_grant_move(l, grant, LEDGER_E_BIND);
 	}
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
 static escrow_status bind_settled(struct ledger *l, uint32_t slot, bool ok)
 {
 	struct ledger_window *w = window_of(l, slot);
-	struct ledger_grant *g = grant_of(l, w->grant);
+	uint32_t grant = window_grant(l, slot);
+	struct ledger_grant *g = grant_of(l, grant);
 
 	if (l->owners[slot].state != LEDGER_WINDOW_BINDING)
 		return ESCROW_E_STATE;
-	lg_owner_move(l, slot, ok ? LEDGER_E_CQE_OK : LEDGER_E_CQE_ERROR);
+	lg_window_move(l, slot, ok ? LEDGER_E_CQE_OK : LEDGER_E_CQE_ERROR);
 	w->bound_cqe = ok;
-	if (ok && ++g->bound == g->windows && l->owners[w->grant].state == LEDGER_GRANT_BINDING)
-		lg_owner_move(l, w->grant, LEDGER_E_CQE_OK);
+	if (ok && ++g->bound == g->windows && l->owners[grant].state == LEDGER_GRANT_BINDING)
+		lg_grant_move(l, grant, LEDGER_E_CQE_OK);
 	return ESCROW_OK;
 }
 
@@ -312,7 +306,7 @@ static escrow_status invalidate_settled(struct ledger *l, uint32_t slot, bool ok
 					uint32_t *state_out)
 {
 	struct ledger_owner *o = &l->owners[slot];
-	uint32_t grant = window_of(l, slot)->grant;
+	uint32_t grant = window_grant(l, slot);
 	uint32_t context = lg_owner_context(l, slot);
 	struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
 				     .strength = context_at(l, context)->strength,
@@ -321,30 +315,30 @@ static escrow_status invalidate_settled(struct ledger *l, uint32_t slot, bool ok
 	if (o->state != LEDGER_WINDOW_INVALIDATING)
 		return ESCROW_E_STATE;
 	if (!ok || !ledger_releases(LEDGER_GRANT, &proof)) {
-		lg_owner_move(l, slot, LEDGER_E_CQE_ERROR);
+		lg_window_move(l, slot, LEDGER_E_CQE_ERROR);
 		return ESCROW_OK;
 	}
 	o->receipt = proof.receipt;
 	log_ctl(l, LOG_CODE(LEDGER_LOG_RECEIPT, proof.receipt), lg_owner_handle(l, slot),
 		(uint64_t)proof.strength << 1);
-	lg_owner_move(l, slot, LEDGER_E_CQE_OK);
+	lg_window_move(l, slot, LEDGER_E_CQE_OK);
 	detach(l, slot);
 	*state_out = grant_ended(l, grant, proof.receipt);
 	return ESCROW_OK;
 }
 
 escrow_status ledger_window_settled(struct ledger *l, const struct ledger_done *done,
-				    uint32_t *grant_state_out)
+				    uint32_t *grant_state_out, struct ledger_window_now *now)
 {
 	bool ok = done->outcome == LEDGER_OK || done->outcome == LEDGER_COVERED_OK;
 	uint32_t slot, state, grant;
 	escrow_status status = ESCROW_E_INVALID;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, done->subject, ESCROW_OWNER_WINDOW);
 	if (slot == NONE)
 		goto unlock;
-	grant = window_of(l, slot)->grant;
+	grant = window_grant(l, slot);
 	if (grant == NONE) {
 		status = ESCROW_E_STATE;
 		goto unlock;
@@ -361,7 +355,13 @@ escrow_status ledger_window_settled(struct ledger *l, const struct ledger_done *
 	if (!status && grant_state_out)
 		*grant_state_out = state;
 unlock:
-	pthread_mutex_unlock(&l->mutex);
+	if (now && slot != NONE)
+		*now = (struct ledger_window_now){.state = l->owners[slot].state,
+						  .worn = window_of(l, slot)->binds >=
+							  l->config.window_binds};
+	else if (now)
+		*now = (struct ledger_window_now){.state = LEDGER_WINDOW_FREE};
+	lg_unlock(l);
 	return status;
 }
 
@@ -370,16 +370,15 @@ escrow_status ledger_window_leave(struct ledger *l, uint64_t window)
 	escrow_status status = ESCROW_E_STATE;
 	uint32_t slot;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
 	if (slot == NONE) {
 		status = ESCROW_E_INVALID;
-	} else if (l->owners[slot].state == LEDGER_WINDOW_PARKED &&
-		   window_of(l, slot)->grant != NONE) {
+	} else if (l->owners[slot].state == LEDGER_WINDOW_PARKED && window_grant(l, slot) != NONE) {
 		detach(l, slot);
 		status = ESCROW_OK;
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }
 
@@ -400,12 +399,12 @@ escrow_status ledger_grant_revoke(struct ledger *l, uint64_t grant, uint32_t *gr
 	escrow_status status = ESCROW_OK;
 	uint32_t slot, state;
 
-	pthread_mutex_lock(&l->mutex);
+	lg_lock(l);
 	slot = lg_owner_find(l, grant, ESCROW_OWNER_GRANT);
 	if (slot == NONE) {
 		status = ESCROW_E_INVALID;
 	} else if (l->owners[slot].state != LEDGER_GRANT_STUCK &&
-		   !lg_owner_move(l, slot, LEDGER_E_INVALIDATE)) {
+		   !lg_grant_move(l, slot, LEDGER_E_INVALIDATE)) {
 		status = ESCROW_E_STATE;
 	} else {
 		give_back_parked(l, slot);
@@ -413,6 +412,6 @@ escrow_status ledger_grant_revoke(struct ledger *l, uint64_t grant, uint32_t *gr
 		if (grant_state_out)
 			*grant_state_out = state;
 	}
-	pthread_mutex_unlock(&l->mutex);
+	lg_unlock(l);
 	return status;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,6 +17,13 @@
 #include "backends/rdma/verbs.h"
 
 #define BACKLOG 128
+
+static bool is_on(const struct rdma_cm_id *id, const char *device)
+{
+	const char *stands_on = verbs_cm_device(id);
+
+	return stands_on && !strcmp(stands_on, device);
+}
 
 static escrow_status listen_on(struct native *n, struct rdma_rail *r, struct escrow_error *error)
 {
@@ -27,7 +35,13 @@ static escrow_status listen_on(struct native *n, struct rdma_rail *r, struct esc
 	if (!rc)
 		rc = verbs_cm_listen(n->log, r->listener, (struct sockaddr *)&addr, BACKLOG);
 	if (rc)
-		return error_set(error, ESCROW_E_DEVICE, rc, "listening on rail %.50s",
+		return error_set(error, error_status(rc), rc, "listening on rail %.50s",
+				 r->info.name);
+	/* Rails were looked for with that in mind; the address may have come to another one since. */
+	if (!is_on(r->listener, r->device))
+		return error_set(error, ESCROW_E_DEVICE, ENODEV,
+				 "rail %.50s: its address is now another device's for the "
+				 "connection manager",
 				 r->info.name);
 	port = rdma_get_src_port(r->listener);
 	if (addr.ss_family == AF_INET)
@@ -38,6 +52,24 @@ static escrow_status listen_on(struct native *n, struct rdma_rail *r, struct esc
 	return ESCROW_OK;
 }
 
+bool cm_elsewhere(struct native *n, const struct sockaddr_storage *addr, const char *device,
+		  char other[64])
+{
+	struct sockaddr_storage copy = *addr;
+	struct rdma_cm_id *id;
+	bool elsewhere = false;
+
+	if ((!n->cm && verbs_cm_channel(&n->cm)) || verbs_cm_id(n->cm, NULL, &id))
+		return false;
+	if (!verbs_cm_bind(id, (struct sockaddr *)&copy) && verbs_cm_device(id) &&
+	    !is_on(id, device)) {
+		elsewhere = true;
+		snprintf(other, 64, "%s", verbs_cm_device(id));
+	}
+	verbs_cm_destroy_id(n->log, id);
+	return elsewhere;
+}
+
 escrow_status cm_open(struct native *n, struct escrow_error *error)
 {
 	struct epoll_event ev = {.events = EPOLLIN};
@@ -46,9 +78,9 @@ escrow_status cm_open(struct native *n, struct escrow_error *error)
 	n->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (n->epoll_fd < 0)
 		return error_set(error, ESCROW_E_NO_MEMORY, errno, "epoll_create1");
-	rc = verbs_cm_channel(&n->cm);
+	rc = n->cm ? 0 : verbs_cm_channel(&n->cm);
 	if (rc)
-		return error_set(error, ESCROW_E_DEVICE, rc,
+		return error_set(error, error_status(rc), rc,
 				 "no RDMA connection manager (is /dev/infiniband/rdma_cm there?)");
 	flags = fcntl(n->cm->fd, F_GETFL);
 	if (flags < 0 || fcntl(n->cm->fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -240,14 +272,18 @@ static int unreachable(struct native_conn *conn, int error, struct native_event 
 
 static int on_request(struct native *n, const struct rdma_cm_event *ev, struct native_event *event)
 {
-	struct native_request *request = n->host->alloc(n->host->ctx, sizeof(*request), 8);
+	struct native_request *request = NULL;
+	struct rdma_rail *rail = ev->listen_id->context;
 
+	/* A queue pair of the rail's device could not take it. */
+	if (is_on(ev->id, rail->device))
+		request = n->host->alloc(n->host->ctx, sizeof(*request), 8);
 	if (!request) {
 		verbs_cm_reject(n->log, ev->id, NULL, 0);
 		verbs_cm_destroy_id(n->log, ev->id);
 		return 0;
 	}
-	request->rail = ev->listen_id->context;
+	request->rail = rail;
 	request->id = ev->id;
 	/* It inherited the listener's; until it is accepted its events concern nobody. */
 	request->id->context = NULL;
@@ -268,7 +304,7 @@ static int on_address(struct native_conn *conn, struct native_event *event)
 	int rc;
 
 	/* The route may lead through another device than the one our queue pair is of. */
-	if (!conn->id->verbs || strcmp(ibv_get_device_name(conn->id->verbs->device), c->device))
+	if (!is_on(conn->id, c->device))
 		return unreachable(conn, ENETUNREACH, event);
 	conn->state = RDMA_CONN_ROUTING;
 	rc = verbs_cm_resolve_route(c->native->log, conn->id, c->native->set.connect_ms);

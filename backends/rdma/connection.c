@@ -61,10 +61,12 @@ int connection_create(struct native_lane *l, const struct native_conn_args *args
 	conn->lane = l;
 	conn->rail = &n->rails[args->rail];
 	conn->user = args->user;
+	conn->said.conn = conn;
 	attr.qp_context = conn;
 	rc = verbs_create_qp(n->log, c->pd, &attr, &conn->qp);
 	if (rc)
 		goto free_conn;
+	context_object_lives(c, conn->qp);
 	conn->max_inline = attr.cap.max_inline_data;
 	/*
 	 * One that cannot be used is given out all the same: posting receives and going on to RTR
@@ -164,13 +166,16 @@ int connection_destroy(struct native_conn *conn)
 	struct native *n = conn->lane->context->native;
 	int rc;
 
+	context_unsay(conn->lane->context, &conn->said);
 	/* An answer of the peer that is still on its way concerns nobody: the queue pair must not be
 	 * touched again, also if its destroy fails. */
 	if (conn->id)
 		conn->id->context = NULL;
 	rc = verbs_destroy_qp(n->log, conn->qp);
-	if (rc)
+	if (rc) {
+		context_object_dead(conn->lane->context, &conn->dead, conn->qp);
 		return rc;
+	}
 	if (conn->id)
 		verbs_cm_destroy_id(n->log, conn->id);
 	n->host->free(n->host->ctx, conn);

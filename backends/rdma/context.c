@@ -31,19 +31,29 @@ static uint32_t least(uint64_t a, uint64_t b)
 	return m > UINT32_MAX ? UINT32_MAX : (uint32_t)m;
 }
 
+/* What every port takes that a rail of the device is on: slices are cut alike for all of them. */
+static uint64_t max_message(const struct native_context *c)
+{
+	uint64_t most = UINT64_MAX;
+
+	for (uint32_t i = 0; i < c->native->nrails; i++) {
+		const struct rdma_rail *r = &c->native->rails[i];
+
+		if (r->info.context == c->index && r->max_message && r->max_message < most)
+			most = r->max_message;
+	}
+	return most < UINT64_MAX ? most : 1u << 30;
+}
+
 static void fill_info(const struct native_context *c, const struct provider *p,
 		      struct native_context_info *info)
 {
-	struct ibv_port_attr port;
-
 	memset(info, 0, sizeof(*info));
 	snprintf(info->name, sizeof(info->name), "%s", c->device);
 	snprintf(info->provider, sizeof(info->provider), "%s", p->name);
 	info->weak = p->weak;
 	info->max_region_bytes = c->attr.max_mr_size;
-	info->max_message_bytes = 1u << 30;
-	if (!verbs_query_port(c->verbs, 1, &port) && port.max_msg_sz)
-		info->max_message_bytes = port.max_msg_sz;
+	info->max_message_bytes = max_message(c);
 	/* mlx5 binds at most 2 GiB (providers/mlx5/qp.c); nobody needs more in one window. */
 	info->max_window_bytes = c->attr.max_mr_size < (1ull << 31) ? c->attr.max_mr_size
 								    : (1ull << 31);
@@ -108,7 +118,7 @@ static void watch(struct native *n, int fd)
 escrow_status context_refused(struct escrow_error *error, int rc, const char *device)
 {
 	if (rc != EAGAIN)
-		return error_set(error, ESCROW_E_DEVICE, rc, "opening %s", device);
+		return error_set(error, error_status(rc), rc, "opening %s", device);
 	return error_set(error, ESCROW_E_NO_MEMORY, rc,
 			 "opening %s: a control group allows no more (rdma.max, hca_handle and "
 			 "hca_object)",
@@ -136,7 +146,7 @@ int context_open(struct native *n, uint32_t index, struct native_context **out,
 	}
 	rc = verbs_query_device(c->verbs, &c->attr);
 	if (rc) {
-		error_set(error, ESCROW_E_DEVICE, rc, "querying %s", c->device);
+		error_set(error, error_status(rc), rc, "querying %s", c->device);
 		goto close_device;
 	}
 	p = context_check(n, c->device, c->verbs, &c->attr, error);
@@ -145,7 +155,8 @@ int context_open(struct native *n, uint32_t index, struct native_context **out,
 		goto close_device;
 	}
 	fill_info(c, p, info);
-	if (provider_environment())
+	info->hides_failures = provider_environment() != NULL;
+	if (info->hides_failures)
 		info->weak |= ESCROW_WEAK_RESET | ESCROW_WEAK_DEREG | ESCROW_WEAK_DEALLOC_WINDOW |
 			      ESCROW_WEAK_DESTROY;
 	context_count_objects(c);
@@ -181,7 +192,7 @@ int context_alloc_pd(struct native_context *c)
 	int rc = verbs_alloc_pd(c->native->log, c->verbs, &c->pd);
 
 	if (!rc)
-		c->dmabuf = verbs_takes_dmabuf(c->pd);
+		c->dmabuf = verbs_takes_dmabuf(c->pd, registration_access(c->native));
 	return rc;
 }
 
@@ -229,52 +240,160 @@ static int next_rail_event(struct native_context *c, struct native_event *event)
 	return 0;
 }
 
-static int lost(struct native_context *c, struct native_event *event)
+/* ---- Objects whose destroy failed ---------------------------------------------------------------- */
+void context_object_dead(struct native_context *c, struct native_dead *dead, const void *object)
 {
-	c->fatal = 1;
-	event->kind = NATIVE_EV_CONTEXT_FATAL;
-	event->context = c->index;
-	return 1;
+	dead->object = object;
+	dead->next = c->dead;
+	c->dead = dead;
 }
 
-static int translate(struct native_context *c, const struct ibv_async_event *ev,
-		     struct native_event *event)
+/* Its memory was given out again, so the one that was there has gone. */
+void context_object_lives(struct native_context *c, const void *object)
+{
+	struct native_dead **at = &c->dead;
+
+	while (*at && (*at)->object != object)
+		at = &(*at)->next;
+	if (*at)
+		*at = (*at)->next;
+}
+
+static const void *object_of(const struct ibv_async_event *ev)
 {
 	switch (ev->event_type) {
-	case IBV_EVENT_DEVICE_FATAL:
-		return lost(c, event);
+	case IBV_EVENT_CQ_ERR:
+		return ev->element.cq;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		event->kind = NATIVE_EV_CONN_ERROR;
-		event->error = ev->event_type == IBV_EVENT_QP_ACCESS_ERR ? EACCES : 0;
-		event->conn = ev->element.qp->qp_context;
-		return 1;
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		return ev->element.qp;
+	default:
+		return NULL;
+	}
+}
+
+/*
+ * To acknowledge an event is to write into its object (libibverbs/device.c), and to translate one to read there.  Of one
+ * whose destroy failed neither is needed: nothing waits for its events any more.
+ */
+static bool is_of_dead(const struct native_context *c, const struct ibv_async_event *ev)
+{
+	const void *object = object_of(ev);
+	const struct native_dead *d = c->dead;
+
+	while (object && d && d->object != object)
+		d = d->next;
+	return object && d;
+}
+
+/* ---- What it says ------------------------------------------------------------------------------- */
+static void say(struct native_context *c, struct native_said *said, int32_t error)
+{
+	if (error)
+		said->error = error;
+	if (said->waits)
+		return;
+	said->waits = true;
+	said->next = c->said;
+	c->said = said;
+}
+
+void context_unsay(struct native_context *c, const struct native_said *said)
+{
+	struct native_said **at = &c->said;
+
+	while (*at && *at != said)
+		at = &(*at)->next;
+	if (*at)
+		*at = said->next;
+}
+
+static void note(struct native_context *c, const struct ibv_async_event *ev)
+{
+	struct native_conn *conn;
+
+	switch (ev->event_type) {
+	case IBV_EVENT_DEVICE_FATAL:
+		c->gone = true;
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		conn = ev->element.qp->qp_context;
+		say(c, &conn->said, ev->event_type == IBV_EVENT_QP_ACCESS_ERR ? EACCES : 0);
+		break;
 	case IBV_EVENT_CQ_ERR:
-		event->kind = NATIVE_EV_LANE_ERROR;
-		event->lane = ev->element.cq->cq_context;
-		return 1;
+		say(c, &((struct native_lane *)ev->element.cq->cq_context)->said, 0);
+		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
 	case IBV_EVENT_GID_CHANGE:
 	case IBV_EVENT_LID_CHANGE:
 		c->recheck = 0;
-		return next_rail_event(c, event);
+		break;
 	default:
-		return 0;
+		break;
 	}
+}
+
+static void hear(struct native_context *c)
+{
+	struct ibv_async_event ev;
+	int rc = 0;
+
+	while (!c->gone && !(rc = verbs_async_event(c->verbs, &ev))) {
+		if (is_of_dead(c, &ev))
+			continue;
+		/* At once: a destroy verb waits for every event of its object to be (ibv_get_async_event(3)), and only
+		 * what the event says is needed later. */
+		verbs_ack_async_event(&ev);
+		note(c, &ev);
+	}
+	/* The end of the events: what the removal of the device tells if its own event got lost (kernel uverbs_main.c). */
+	if (atomic_exchange(&c->plan_lost, 0) || rc == EIO)
+		c->gone = true;
+}
+
+int context_is_lost(struct native_context *c)
+{
+	hear(c);
+	return c->gone;
+}
+
+/* Its events are not read any more, and a descriptor that stays readable would wake the control thread for ever. */
+static int lost(struct native_context *c, struct native_event *event)
+{
+	c->fatal = 1;
+	epoll_ctl(c->native->epoll_fd, EPOLL_CTL_DEL, c->verbs->async_fd, NULL);
+	event->kind = NATIVE_EV_CONTEXT_FATAL;
+	event->context = c->index;
+	return 1;
 }
 
 int context_next_event(struct native_context *c, struct native_event *event)
 {
-	struct ibv_async_event ev;
+	struct native_said *said;
 
-	if (atomic_exchange(&c->plan_lost, 0))
+	hear(c);
+	if (c->gone && !c->fatal)
 		return lost(c, event);
 	if (next_rail_event(c, event))
 		return 1;
-	while (!c->fatal && !verbs_async_event(c->verbs, &ev))
-		if (translate(c, &ev, event))
-			return 1;
-	return 0;
+	said = c->said;
+	if (!said)
+		return 0;
+	c->said = said->next;
+	event->kind = said->conn ? NATIVE_EV_CONN_ERROR : NATIVE_EV_LANE_ERROR;
+	event->conn = said->conn;
+	event->lane = said->lane;
+	event->error = said->error;
+	said->waits = false;
+	said->error = 0;
+	return 1;
 }

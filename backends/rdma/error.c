@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "config.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,4 +26,17 @@ escrow_status error_set(struct escrow_error *error, escrow_status status, int sy
 		snprintf(error->text + n, sizeof(error->text) - (size_t)n, ": %s",
 			 strerrordesc_np(sys_errno));
 	return status;
+}
+
+escrow_status error_status(int rc)
+{
+	switch (rc) {
+	case ENOMEM:
+	case EAGAIN: /* a control group (kernel core/cgroup.c, rdmacg_try_charge) */
+	case EMFILE:
+	case ENFILE:
+		return ESCROW_E_NO_MEMORY;
+	default:
+		return ESCROW_E_DEVICE;
+	}
 }

@@ -17,6 +17,7 @@ int lane_create_channel(struct native_context *c, struct native_lane **out)
 	memset(l, 0, sizeof(*l));
 	l->context = c;
 	l->log = c->native->log;
+	l->said.lane = l;
 	rc = verbs_create_channel(c->native->log, c->verbs, &l->channel);
 	if (rc) {
 		host->free(host->ctx, l);
@@ -38,7 +39,13 @@ int lane_create_cq(struct native_lane *l, uint32_t depth)
 
 int lane_destroy_cq(struct native_lane *l)
 {
-	return verbs_destroy_cq(l->context->native->log, l->cq);
+	int rc;
+
+	context_unsay(l->context, &l->said);
+	rc = verbs_destroy_cq(l->context->native->log, l->cq);
+	if (rc)
+		context_object_dead(l->context, &l->dead, l->cq);
+	return rc;
 }
 
 int lane_destroy_channel(struct native_lane *l)
@@ -51,9 +58,9 @@ int lane_destroy_channel(struct native_lane *l)
 	return rc;
 }
 
-static enum native_status status_of(enum ibv_wc_status status)
+enum native_status lane_failure(uint32_t status)
 {
-	switch (status) {
+	switch ((enum ibv_wc_status)status) {
 	case IBV_WC_SUCCESS:
 		return NATIVE_OK;
 	case IBV_WC_WR_FLUSH_ERR:
@@ -87,17 +94,17 @@ _Static_assert(SAME_PLACE(native_cqe, id, ibv_wc, wr_id) &&
 		       SAME_PLACE(native_cqe, bytes, ibv_wc, byte_len) &&
 		       sizeof(struct native_cqe) == sizeof(struct ibv_wc) &&
 		       NATIVE_OK == (int)IBV_WC_SUCCESS && NATIVE_RECV == IBV_WC_RECV,
-	       "a completion is one of verbs, but for the status of a failure");
+	       "a completion is one of verbs");
 
+/* Of an error only wr_id, status, qp_num and vendor_err are defined (ibv_poll_cq(3)). */
 int lane_poll(struct native_lane *l, struct native_cqe *cqe, int max)
 {
-	int n = verbs_poll_cq(l->log, l->cq, max, (struct ibv_wc *)(void *)cqe);
+	return verbs_poll_cq(l->cq, max, (struct ibv_wc *)(void *)cqe);
+}
 
-	/* Of an error only wr_id, status, qp_num and vendor_err are defined (ibv_poll_cq(3)). */
-	for (const struct native_cqe *end = cqe + n; cqe < end; cqe++)
-		if (__builtin_expect(cqe->status != NATIVE_OK, 0))
-			cqe->status = status_of((enum ibv_wc_status)cqe->status);
-	return n;
+void lane_poll_failed(struct native_lane *l)
+{
+	verbs_failed(l->log, VERBS_POLL_CQ, l->cq, EIO);
 }
 
 int lane_arm(struct native_lane *l)

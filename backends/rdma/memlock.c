@@ -40,18 +40,30 @@ static bool is_pinned_for(const struct native_context *c)
 	return fstat(c->verbs->cmd_fd, &st) == 0 && S_ISCHR(st.st_mode);
 }
 
-int memlock_limit(const struct native *n, uint64_t *limit)
+bool memlock_holds(uint64_t *limit)
 {
 	struct rlimit r;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &r) || r.rlim_cur == RLIM_INFINITY || may_lock_all())
+		return false;
+	*limit = r.rlim_cur;
+	return true;
+}
+
+int memlock_limit(const struct native *n, uint64_t *limit)
+{
 	bool pinned = false;
 
 	for (uint32_t i = 0; i < n->ncontexts; i++)
 		pinned |= n->contexts[i] && is_pinned_for(n->contexts[i]);
-	if (!pinned || getrlimit(RLIMIT_MEMLOCK, &r) || r.rlim_cur == RLIM_INFINITY ||
-	    may_lock_all())
-		return 0;
-	*limit = r.rlim_cur;
-	return 1;
+	return pinned && memlock_holds(limit);
+}
+
+uint64_t memlock_pages(const void *addr, uint64_t length)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & (page - 1);
+
+	return (from + length + page - 1) & ~(page - 1);
 }
 
 uint64_t memlock_locked(const struct native *n)

@@ -176,6 +176,7 @@ static void add_rail(struct rail_look *look, const struct ibv_gid_entry *e)
 	r->gid = e->gid;
 	r->gid_index = e->gid_index;
 	r->pkey_index = look->pkey_index;
+	r->max_message = look->port_attr.max_msg_sz;
 	rail_gid_address(e, &r->addr);
 	rail_text(&r->addr, text, sizeof(text));
 	snprintf(r->info.name, sizeof(r->info.name), "%.24s/%u %.30s", look->device, r->port, text);
@@ -206,6 +207,16 @@ static enum fate fate_of(const struct rail_look *look, const struct ibv_gid_entr
 	return exact ? NAMED : CANDIDATE;
 }
 
+/* The connection manager would listen, and connect, on another device. */
+static bool is_elsewhere(const struct rail_look *look, const struct ibv_gid_entry *e,
+			 char other[64])
+{
+	struct sockaddr_storage addr;
+
+	rail_gid_address(e, &addr);
+	return look->native->several && cm_elsewhere(look->native, &addr, look->device, other);
+}
+
 /* Of one port: every address that is named, else the best one of those that match. */
 static const struct ibv_gid_entry *take_from_port(struct rail_look *look)
 {
@@ -215,9 +226,15 @@ static const struct ibv_gid_entry *take_from_port(struct rail_look *look)
 		const struct ibv_gid_entry *e = &look->gids[i];
 		enum fate fate = fate_of(look, e);
 
+		if (fate != NAMED && fate != CANDIDATE)
+			continue;
+		if (fate == CANDIDATE && best && !better(look->native, e, best))
+			continue;
+		if (is_elsewhere(look, e, look->native->elsewhere))
+			continue;
 		if (fate == NAMED)
 			add_rail(look, e);
-		else if (fate == CANDIDATE && (!best || better(look->native, e, best)))
+		else
 			best = e;
 	}
 	if (best)
@@ -266,6 +283,7 @@ static void close_port(struct rail_look *look)
 /* What is not taken of the port, and why. */
 static void report_rest(const struct rail_look *look, const struct ibv_gid_entry *best)
 {
+	char other[64];
 	bool any = false;
 
 	for (int i = 0; i < look->ngids; i++) {
@@ -279,6 +297,9 @@ static void report_rest(const struct rail_look *look, const struct ibv_gid_entry
 			report_rail(look, e, "rdma.rails does not name it");
 		else if (fate != OTHER_PORT && look->closed[0])
 			report_rail(look, e, "%s", look->closed);
+		else if (fate != OTHER_PORT && e != best && is_elsewhere(look, e, other))
+			report_rail(look, e, "for the connection manager it is an address of %s",
+				    other);
 		else if (fate == CANDIDATE && e != best)
 			report_rail(look, e, "of this port another address is used");
 	}
@@ -348,6 +369,12 @@ static escrow_status no_rail(const struct native *n, int ndev, struct escrow_err
 		return error_set(error, ESCROW_E_DEVICE, ENODEV, "no RDMA device on this machine");
 	if (n->full)
 		return context_refused(error, EAGAIN, "a device");
+	if (n->elsewhere[0])
+		return error_set(
+			error, ESCROW_E_DEVICE, ENODEV,
+			"%d RDMA devices, but the connection manager takes the addresses that "
+			"rdma.rails names (%.80s) for those of %s",
+			ndev, n->set.rails, n->elsewhere);
 	if (n->set.pkey)
 		snprintf(partition, sizeof(partition), " in the partition 0x%04x",
 			 n->set.pkey & PKEY_BASE);
@@ -367,6 +394,7 @@ escrow_status rail_find(struct native *n, struct escrow_error *error)
 	if (!gids)
 		return error_set(error, ESCROW_E_NO_MEMORY, ENOMEM, "table of GIDs");
 	list = ibv_get_device_list(&ndev);
+	n->several = ndev > 1;
 	for (int i = 0; list && i < ndev; i++)
 		find_on_device(n, list[i], gids);
 	if (list)

@@ -57,10 +57,26 @@ struct rdma_rail {
 	char device[64];
 	uint8_t port;
 	union ibv_gid gid;
-	uint32_t gid_index;  /* where it was found; addresses are what counts */
-	uint16_t pkey_index; /* of the partition key in the port's table */
+	uint32_t gid_index;   /* where it was found; addresses are what counts */
+	uint16_t pkey_index;  /* of the partition key in the port's table */
+	uint32_t max_message; /* that the port takes; 0: it does not say */
 	struct sockaddr_storage addr;
 	enum rail_state state; /* as it was told last */
+};
+
+/* What the device said of a queue pair or completion queue, and the engine has not been told. */
+struct native_said {
+	struct native_said *next;
+	struct native_conn *conn; /* NULL: of the lane */
+	struct native_lane *lane;
+	int32_t error;
+	bool waits;
+};
+
+/* A queue pair or completion queue whose destroy failed: whether its memory is still there nobody knows. */
+struct native_dead {
+	const void *object;
+	struct native_dead *next;
 };
 
 struct native_context {
@@ -70,11 +86,14 @@ struct native_context {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
 	struct ibv_device_attr attr;
-	bool dmabuf; /* its driver takes dma-bufs; known with the protection domain */
-	int fatal;
+	bool dmabuf; /* its driver and the kernel take dma-bufs; known with the protection domain */
+	bool gone;   /* its events say that it is lost */
+	int fatal;   /* and the engine has been told */
+	struct native_said *said;
 	int counted;           /* a control group had a limit of its objects when it was opened */
 	_Atomic int plan_lost; /* a fault plan says that the device is */
 	uint32_t recheck;      /* rails from here on are to be looked at again */
+	struct native_dead *dead;
 };
 
 struct native_lane {
@@ -82,6 +101,8 @@ struct native_lane {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct verbs_log *log;
+	struct native_dead dead;
+	struct native_said said;
 };
 
 struct native_region {
@@ -109,11 +130,14 @@ struct native_conn {
 	struct native_lane *lane;
 	struct rdma_rail *rail;
 	struct ibv_qp *qp;
+	struct ibv_send_wr *bad; /* of a post */
 	struct rdma_cm_id *id;
 	enum rdma_conn_state state;
 	uint8_t path_mtu; /* enum ibv_mtu, from RTR on */
 	void *user;
 	uint32_t max_inline;
+	struct native_dead dead;
+	struct native_said said;
 	uint8_t data[NATIVE_PRIVATE_BYTES]; /* of our request, until rdma_connect */
 	uint32_t data_len;
 };
@@ -132,7 +156,9 @@ struct native {
 	struct verbs_log *log;
 	uint32_t nrails;
 	uint32_t ncontexts;
-	bool full; /* a device was there that nobody may open now */
+	bool full;          /* a device was there that nobody may open now */
+	bool several;       /* devices are there */
+	char elsewhere[64]; /* a device that has the address of another one's rail, or "" */
 	struct rdma_rail rails[NATIVE_MAX_RAILS];
 	char devices[NATIVE_MAX_CONTEXTS][64];                /* of each context */
 	struct native_context *contexts[NATIVE_MAX_CONTEXTS]; /* open ones */
@@ -155,6 +181,9 @@ int fault_play(struct native *n, const char *item);
 /* error.c: fills *error (NULL is allowed) and returns its status. */
 escrow_status error_set(struct escrow_error *error, escrow_status status, int sys_errno,
 			const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* And what the errno of a call of ours means that makes something: E_NO_MEMORY or E_DEVICE. */
+escrow_status error_status(int rc);
 
 /* provider.c: what kind of device it is, and which of its answers are proofs. */
 struct provider {
@@ -225,8 +254,15 @@ int context_alloc_pd(struct native_context *c);
 int context_dealloc_pd(struct native_context *c);
 /* It takes dma-bufs, and is meant to. */
 int context_takes_dmabuf(const struct native_context *c);
-/* One asynchronous event of the device, acknowledged at once: 1 and *event, or 0. */
+/* News of the device: 1 and *event, or 0.  Its events are read and acknowledged at once, all that there are. */
 int context_next_event(struct native_context *c, struct native_event *event);
+/* Do its events say that it is lost?  What else they say is kept for the above. */
+int context_is_lost(struct native_context *c);
+/* It ends: what was said of it concerns nobody. */
+void context_unsay(struct native_context *c, const struct native_said *said);
+/* Its destroy failed: events of it are not looked into; until a new one is made in the same place. */
+void context_object_dead(struct native_context *c, struct native_dead *dead, const void *object);
+void context_object_lives(struct native_context *c, const void *object);
 
 /* lane.c */
 int lane_create_channel(struct native_context *c, struct native_lane **out);
@@ -234,11 +270,15 @@ int lane_create_cq(struct native_lane *l, uint32_t depth);
 int lane_destroy_cq(struct native_lane *l);
 int lane_destroy_channel(struct native_lane *l);
 int lane_poll(struct native_lane *l, struct native_cqe *cqe, int max);
+void lane_poll_failed(struct native_lane *l);
+enum native_status lane_failure(uint32_t status);
 int lane_arm(struct native_lane *l);
 int lane_fd(struct native_lane *l);
 int lane_take_wakeups(struct native_lane *l);
 
 /* registration.c */
+/* The rights of every registration, IBV_ACCESS_*. */
+int registration_access(const struct native *n);
 int registration_make(struct native_context *c, const struct escrow_region_args *args,
 		      struct native_region **out, struct escrow_error *error);
 int registration_end(struct native_region *r);
@@ -255,6 +295,9 @@ int context_objects(const struct native_context *c, uint64_t *left, uint64_t *li
 
 /* memlock.c */
 uint64_t memlock_pinned(void); /* by this process, in every device: proc_pid_status(5), VmPin */
+bool memlock_holds(uint64_t *limit); /* false: this process has no limit that counts */
+/* What a registration locks: whole pages (kernel umem.c, ib_umem_num_pages). */
+uint64_t memlock_pages(const void *addr, uint64_t length);
 int memlock_limit(const struct native *n, uint64_t *limit);
 uint64_t memlock_locked(const struct native *n);
 
@@ -277,6 +320,12 @@ int connection_ready(struct native_conn *conn, uint8_t rd_atomic, uint8_t dest_r
 /* cm.c: the connection manager. */
 escrow_status cm_open(struct native *n, struct escrow_error *error);
 void cm_close(struct native *n);
+/*
+ * Whose device the connection manager takes the address for, if not this one's: it goes by the address alone, and takes
+ * the first device that has it (kernel cma.c, cma_acquire_dev_by_src_ip).  False: this one's, or it does not say.
+ */
+bool cm_elsewhere(struct native *n, const struct sockaddr_storage *addr, const char *device,
+		  char other[64]);
 int cm_connect(struct native_conn *conn, const uint8_t *address, const void *data, uint32_t len);
 int cm_accept(struct native_conn *conn, struct native_request *request, const void *data,
 	      uint32_t len);
@@ -286,6 +335,8 @@ int cm_next_event(struct native *n, struct native_event *event);
 
 /* transfer.c: the data path. */
 int transfer_post(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted);
+int transfer_post_failed(struct native_conn *conn, struct native_wr *wr, uint32_t n,
+			 uint32_t *posted, int rc);
 int transfer_post_recv(struct native_conn *conn, uint64_t id, struct native_region *region,
 		       uint64_t addr, uint32_t length);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
-#include <sys/resource.h>
 
 #include "backends/rdma/rdma.h"
 #include "backends/rdma/verbs.h"
@@ -10,7 +9,7 @@
  * Local write and window binding, nothing else: a key that gives a peer authority exists only as a
  * window bound to one queue pair.  No ODP: with it the key names whatever is mapped there next.
  */
-static int access_flags(const struct native *n)
+int registration_access(const struct native *n)
 {
 	int flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 
@@ -21,24 +20,41 @@ static int access_flags(const struct native *n)
 
 /*
  * The kernel answers ENOMEM when RLIMIT_MEMLOCK is the reason, and EPERM when the limit is 0 and the process may not lock
- * memory at all (can_do_mlock() in ib_umem_get(), kernel umem.c).
+ * memory at all (can_do_mlock() in ib_umem_get(), kernel umem.c).  It asks neither who has CAP_IPC_LOCK, nor for a
+ * dma-buf.
  */
-static int memlock_is_short(uint64_t length, uint64_t *pinned, uint64_t *limit)
+static bool memlock_is_short(int rc, const struct escrow_region_args *args, uint64_t *pinned,
+			     uint64_t *limit)
 {
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_MEMLOCK, &r) || r.rlim_cur == RLIM_INFINITY)
-		return 0;
-	*limit = r.rlim_cur;
+	*pinned = *limit = 0;
+	if (args->memory_kind == ESCROW_MEMORY_DMABUF)
+		return false;
+	if (rc == EPERM)
+		return true;
+	if (rc != ENOMEM || !memlock_holds(limit))
+		return false;
 	*pinned = memlock_pinned();
-	return length + *pinned > r.rlim_cur;
+	return *pinned + memlock_pages(args->addr, args->length) > *limit;
+}
+
+static void explain_range(int rc, const struct escrow_region_args *args, struct escrow_error *error)
+{
+	if (args->memory_kind == ESCROW_MEMORY_DMABUF)
+		error_set(error, ESCROW_E_INVALID, rc,
+			  "registering %" PRIu64 " bytes at %" PRIu64 " of dma-buf %" PRId64
+			  ": it must have them, and be one",
+			  args->length, args->dmabuf_offset, args->dmabuf_fd);
+	else
+		error_set(error, ESCROW_E_INVALID, rc,
+			  "registering %p + %" PRIu64 ": the range must be mapped and writable",
+			  args->addr, args->length);
 }
 
 static int explain(int rc, const struct escrow_region_args *args, struct escrow_error *error)
 {
-	uint64_t pinned = 0, limit = 0;
+	uint64_t pinned, limit;
 
-	if ((memlock_is_short(args->length, &pinned, &limit) && rc == ENOMEM) || rc == EPERM)
+	if (memlock_is_short(rc, args, &pinned, &limit))
 		error_set(
 			error, ESCROW_E_MEMLOCK, rc,
 			"registering %" PRIu64 " bytes beside %" PRIu64 " that are pinned already "
@@ -49,15 +65,10 @@ static int explain(int rc, const struct escrow_region_args *args, struct escrow_
 			  "registering %" PRIu64 " bytes: a control group allows no more objects "
 			  "(rdma.max, hca_object)",
 			  args->length);
-	else if (rc == ENOMEM)
-		error_set(error, ESCROW_E_NO_MEMORY, rc, "registering %" PRIu64 " bytes",
-			  args->length);
-	else if (rc == EFAULT || rc == EINVAL || rc == EACCES)
-		error_set(error, ESCROW_E_INVALID, rc,
-			  "registering %p + %" PRIu64 ": the range must be mapped and writable",
-			  args->addr, args->length);
+	else if (rc == EFAULT || rc == EINVAL || rc == EACCES || rc == EBADF)
+		explain_range(rc, args, error);
 	else
-		error_set(error, ESCROW_E_DEVICE, rc, "registering %p + %" PRIu64, args->addr,
+		error_set(error, error_status(rc), rc, "registering %p + %" PRIu64, args->addr,
 			  args->length);
 	return rc;
 }
@@ -72,7 +83,7 @@ int registration_make(struct native_context *c, const struct escrow_region_args 
 	if (!r)
 		return ENOMEM;
 	r->context = c;
-	rc = verbs_reg_mr(c->native->log, c->pd, args, access_flags(c->native), &r->mr);
+	rc = verbs_reg_mr(c->native->log, c->pd, args, registration_access(c->native), &r->mr);
 	if (rc) {
 		host->free(host->ctx, r);
 		return explain(rc, args, error);

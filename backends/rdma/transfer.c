@@ -80,9 +80,11 @@ static __attribute__((noinline)) int post_windows(struct native_conn *conn, stru
 			fill_window(&w[done + i], &wr[i]);
 			wr[i].next = i + 1 < some ? &wr[i + 1] : NULL;
 		}
-		rc = verbs_post_send(conn->lane->log, conn->qp, wr, &bad);
-		if (rc)
+		rc = verbs_post_send(conn->qp, wr, &bad);
+		if (rc) {
+			rc = verbs_failed(conn->lane->log, VERBS_POST_SEND, conn->qp, rc);
 			some = taken(bad, wr, some);
+		}
 		/*
 		 * libibverbs leaves mw->rkey of a Type-2 window to its user, and providers put the one that
 		 * stands there into the work request as the key to replace.  The request is built when post
@@ -99,19 +101,20 @@ static __attribute__((noinline)) int post_windows(struct native_conn *conn, stru
 
 int transfer_post(struct native_conn *conn, struct native_wr *wr, uint32_t n, uint32_t *posted)
 {
-	struct ibv_send_wr *first = (struct ibv_send_wr *)(void *)wr, *bad = NULL;
-	struct native_wr *last = &wr[n - 1];
-	int rc;
-
 	if (__builtin_expect(wr->opcode >= NATIVE_INVALIDATE, 0))
 		return post_windows(conn, wr, n, posted);
-	*posted = n;
-	last->next = NULL;
-	rc = verbs_post_send(conn->lane->log, conn->qp, first, &bad);
-	last->next = last + 1;
-	if (__builtin_expect(rc != 0, 0))
-		*posted = taken(bad, first, n);
-	return rc;
+	conn->bad = NULL;
+	return verbs_post_send(conn->qp, (struct ibv_send_wr *)(void *)wr, &conn->bad);
+}
+
+int transfer_post_failed(struct native_conn *conn, struct native_wr *wr, uint32_t n,
+			 uint32_t *posted, int rc)
+{
+	/* Those have said all. */
+	if (wr->opcode >= NATIVE_INVALIDATE)
+		return rc;
+	*posted = taken(conn->bad, (const struct ibv_send_wr *)(const void *)wr, n);
+	return verbs_failed(conn->lane->log, VERBS_POST_SEND, conn->qp, rc);
 }
 
 int transfer_post_recv(struct native_conn *conn, uint64_t id, struct native_region *region,

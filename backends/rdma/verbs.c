@@ -210,12 +210,12 @@ int verbs_reg_mr(struct verbs_log *log, struct ibv_pd *pd, const struct escrow_r
 }
 
 /*
- * A driver that does not take dma-bufs says so before the descriptor is looked at (kernel uverbs_std_types_mr.c,
- * UVERBS_METHOD_REG_DMABUF_MR), one that does finds it bad.
+ * A driver that does not take dma-bufs, and a kernel that does not with these rights, say so before the descriptor is
+ * looked at (kernel uverbs_std_types_mr.c, UVERBS_METHOD_REG_DMABUF_MR); else it is found bad.
  */
-bool verbs_takes_dmabuf(struct ibv_pd *pd)
+bool verbs_takes_dmabuf(struct ibv_pd *pd, int access)
 {
-	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, access);
 
 	if (!mr)
 		return errno == EBADF;
@@ -308,12 +308,12 @@ int verbs_query_pkey(struct ibv_context *ctx, uint8_t port, int index, uint16_t 
 
 int verbs_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
 {
-	if (ibv_get_async_event(ctx, event))
-		return last_error();
-	/* Acknowledged at once: a destroy verb waits for every event of its object to be
-	 * (ibv_get_async_event(3)), and only what the event says is needed later. */
+	return ibv_get_async_event(ctx, event) ? last_error() : 0;
+}
+
+void verbs_ack_async_event(struct ibv_async_event *event)
+{
 	ibv_ack_async_event(event);
-	return 0;
 }
 
 int verbs_failed(struct verbs_log *log, enum verbs_call call, const void *object, int rc)
@@ -383,6 +383,16 @@ int verbs_cm_listen(struct verbs_log *log, struct rdma_cm_id *id, struct sockadd
 	int rc = rdma_bind_addr(id, addr);
 
 	return record_cm(log, VERBS_CM_LISTEN, id, rc ? rc : rdma_listen(id, backlog));
+}
+
+const char *verbs_cm_device(const struct rdma_cm_id *id)
+{
+	return id->verbs ? ibv_get_device_name(id->verbs->device) : NULL;
+}
+
+int verbs_cm_bind(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+	return rdma_bind_addr(id, addr) ? last_error() : 0;
 }
 
 int verbs_cm_tos(struct rdma_cm_id *id, uint8_t tos)

@@ -87,8 +87,8 @@ int verbs_create_cq(struct verbs_log *log, struct ibv_context *ctx, uint32_t dep
 int verbs_destroy_cq(struct verbs_log *log, struct ibv_cq *cq);
 int verbs_reg_mr(struct verbs_log *log, struct ibv_pd *pd, const struct escrow_region_args *args,
 		 int access, struct ibv_mr **out);
-/* Does the driver take dma-bufs?  A question, which is not recorded. */
-bool verbs_takes_dmabuf(struct ibv_pd *pd);
+/* Do driver and kernel take dma-bufs with these rights?  A question, which is not recorded. */
+bool verbs_takes_dmabuf(struct ibv_pd *pd, int access);
 int verbs_dereg_mr(struct verbs_log *log, struct ibv_mr *mr);
 int verbs_alloc_mw(struct verbs_log *log, struct ibv_pd *pd, struct ibv_mw **out);
 int verbs_dealloc_mw(struct verbs_log *log, struct ibv_mw *mw);
@@ -105,26 +105,21 @@ int verbs_query_pkey(struct ibv_context *ctx, uint8_t port, int index, uint16_t 
 int verbs_query_gids(struct ibv_context *ctx, struct ibv_gid_entry *entries, uint32_t max);
 /* The next asynchronous event, acknowledged already: 0, or errno (EAGAIN: none). */
 int verbs_async_event(struct ibv_context *ctx, struct ibv_async_event *event);
+void verbs_ack_async_event(struct ibv_async_event *event);
 
 /* The data path: recorded when it fails. */
 int verbs_failed(struct verbs_log *log, enum verbs_call call, const void *object, int rc);
-static inline int verbs_post_send(struct verbs_log *log, struct ibv_qp *qp, struct ibv_send_wr *wr,
+/* These two by their callers, out of the way of what goes well: what they answer is not an errno yet. */
+static inline int verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 				  struct ibv_send_wr **bad)
 {
-	int rc = ibv_post_send(qp, wr, bad);
-
-	return __builtin_expect(rc != 0, 0) ? verbs_failed(log, VERBS_POST_SEND, qp, rc) : 0;
+	return ibv_post_send(qp, wr, bad);
+}
+static inline int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
+{
+	return ibv_poll_cq(cq, max, wc);
 }
 int verbs_post_recv(struct verbs_log *log, struct ibv_qp *qp, struct ibv_recv_wr *wr);
-static inline int verbs_poll_cq(struct verbs_log *log, struct ibv_cq *cq, int max,
-				struct ibv_wc *wc)
-{
-	int n = ibv_poll_cq(cq, max, wc);
-
-	if (__builtin_expect(n < 0, 0))
-		verbs_failed(log, VERBS_POLL_CQ, cq, EIO);
-	return n;
-}
 int verbs_req_notify(struct verbs_log *log, struct ibv_cq *cq);
 /* Takes one completion event and acknowledges it: 0, or errno (EAGAIN: none). */
 int verbs_cq_event(struct ibv_comp_channel *channel);
@@ -135,6 +130,10 @@ void verbs_cm_channel_end(struct rdma_event_channel *channel);
 int verbs_cm_id(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **out);
 int verbs_cm_listen(struct verbs_log *log, struct rdma_cm_id *id, struct sockaddr *addr,
 		    int backlog);
+/* A question, which is not recorded: takes a port of the address, and listens to nothing. */
+int verbs_cm_bind(struct rdma_cm_id *id, struct sockaddr *addr);
+/* On which device it stands; NULL: on none yet. */
+const char *verbs_cm_device(const struct rdma_cm_id *id);
 int verbs_cm_tos(struct rdma_cm_id *id, uint8_t tos);
 int verbs_cm_resolve_addr(struct verbs_log *log, struct rdma_cm_id *id, struct sockaddr *src,
 			  struct sockaddr *dst, int timeout_ms);

@@ -31,6 +31,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include "tests/bench/clock.h"
+
 #define MOST_DEPTH 1024u
 #define WAIT_MS 60000
 
@@ -67,14 +69,6 @@ static void check(const char *what, long rc)
 		return;
 	fprintf(stderr, "fabric: %s: %s\n", what, fi_strerror((int)-rc));
 	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* ---- Both ends ------------------------------------------------------------------------------------------ */

@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "tests/bench/clock.h"
+#include "tests/bench/need.h"
+#include "tests/bench/window.h"
 #include "tests/lib/testing.h"
 #include "tests/softroce/link.h"
 #include "tests/unit/rdma-kit.h"
@@ -26,14 +28,6 @@
 
 static const char *const one_rail[] = {"max_rails=1", "num_lanes=1", NULL};
 static uint32_t rounds = 1, batches = 1;
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void tell(uint32_t round, const char *program, uint32_t batch, uint64_t bytes, uint64_t ns)
 {
@@ -82,13 +76,13 @@ static void raw_post(struct ibv_send_wr *wr, uint32_t n)
 		wr[i].send_flags = IBV_SEND_SIGNALED;
 		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
 	}
-	ck_assert_int_eq(ibv_post_send(raw.link.responder, wr, &bad), 0);
+	need(ibv_post_send(raw.link.responder, wr, &bad) == 0, "post");
 	while (done < n) {
 		int got = ibv_poll_cq(raw.link.responder_cq, MOST, wc);
 
-		ck_assert_int_ge(got, 0);
+		need(got >= 0, "poll");
 		for (int i = 0; i < got; i++)
-			ck_assert_int_eq(wc[i].status, IBV_WC_SUCCESS);
+			need(wc[i].status == IBV_WC_SUCCESS, "completion");
 		done += (uint32_t)got;
 	}
 }
@@ -97,20 +91,9 @@ static void raw_pairs(uint32_t batch, uint64_t bytes)
 {
 	struct ibv_send_wr bind[MOST] = {0}, end[MOST] = {0};
 
-	for (uint32_t i = 0; i < batch; i++) {
-		struct ibv_mw *mw = raw.windows[i];
-
-		bind[i].opcode = IBV_WR_BIND_MW;
-		bind[i].bind_mw.mw = mw;
-		bind[i].bind_mw.rkey = ibv_inc_rkey(mw->rkey);
-		bind[i].bind_mw.bind_info.mr = raw.memory.mr;
-		bind[i].bind_mw.bind_info.addr = (uintptr_t)raw.memory.bytes;
-		bind[i].bind_mw.bind_info.length = bytes;
-		bind[i].bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ |
-							    IBV_ACCESS_REMOTE_WRITE;
-		end[i].opcode = IBV_WR_LOCAL_INV;
-		end[i].invalidate_rkey = bind[i].bind_mw.rkey;
-	}
+	for (uint32_t i = 0; i < batch; i++)
+		window_pair(raw.windows[i], raw.memory.mr, bytes,
+			    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE, &bind[i], &end[i]);
 	raw_post(bind, batch);
 	for (uint32_t i = 0; i < batch; i++)
 		raw.windows[i]->rkey = end[i].invalidate_rkey;
@@ -130,8 +113,7 @@ static void await(uint16_t kind, uint32_t n)
 		int32_t got = OPS->poll(owner.engine, ev, MOST, sizeof(ev[0]), 0);
 
 		for (int32_t i = 0; i < got; i++) {
-			ck_assert_msg(ev[i].status == ESCROW_OK, "event %u ended with %d",
-				      ev[i].kind, ev[i].status);
+			need(ev[i].status == ESCROW_OK, "event");
 			n -= ev[i].kind == kind;
 		}
 	}
@@ -147,11 +129,11 @@ static void escrow_pairs(uint32_t batch, uint64_t bytes)
 	uint64_t grants[MOST];
 
 	for (uint32_t i = 0; i < batch; i++)
-		ck_assert_int_eq(OPS->grant(owner.engine, &args, &grants[i], NULL),
-				 ESCROW_IN_PROGRESS);
+		need(OPS->grant(owner.engine, &args, &grants[i], NULL) == ESCROW_IN_PROGRESS,
+		     "grant");
 	await(ESCROW_EV_GRANT_READY, batch);
 	for (uint32_t i = 0; i < batch; i++)
-		ck_assert_int_eq(OPS->revoke(owner.engine, grants[i], 0), ESCROW_IN_PROGRESS);
+		need(OPS->revoke(owner.engine, grants[i], 0) == ESCROW_IN_PROGRESS, "revoke");
 	await(ESCROW_EV_GRANT_REVOKED, batch);
 }
 

@@ -77,9 +77,13 @@ static uint64_t alone_lend(const struct bench *b)
 static uint64_t alone_settle(const struct bench *b, uint64_t wr_id)
 {
 	struct ledger_conn *conn = ledger_row_conn(b->lane, wr_id);
+	struct ledger_oldest oldest;
 	struct ledger_end end;
 
-	if (!conn || !ledger_row_alone(conn, wr_id, &end))
+	if (!conn)
+		return 0;
+	oldest = ledger_oldest_of(b->lane, conn);
+	if (!oldest.owed || !ledger_oldest_alone(&oldest, wr_id, &end))
 		return 0;
 	ledger_alone_settle(b->lane, conn, &end);
 	return end.user;

@@ -5,19 +5,34 @@ test_helpers += %D%/ledger
 if BACKEND_RDMA
 if HAVE_CHECK
 test_helpers += %D%/slice
-%C%_slice_SOURCES  = %D%/slice.c $(softverbs_rig) $(rdma_kit)
+%C%_slice_SOURCES  = %D%/slice.c %D%/callgrind.h $(softverbs_rig) $(rdma_kit)
 %C%_slice_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_slice_LDADD    = backends/rdma/librdma_native.la backends/engine/libengine.la \
                      tests/softverbs/libsoftverbs.la $(test_ldadd)
+test_helpers += %D%/pairs
+%C%_pairs_SOURCES  = %D%/pairs.c %D%/callgrind.h %D%/window.h $(softverbs_rig) $(rdma_kit)
+%C%_pairs_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_pairs_LDADD    = backends/rdma/librdma_native.la backends/engine/libengine.la \
+                     tests/softverbs/libsoftverbs.la $(test_ldadd)
+# Through libescrow; rdma.so, which is loaded, finds the double among the program's libraries.
+test_helpers += %D%/hosted
+%C%_hosted_SOURCES  = %D%/hosted.c %D%/callgrind.h $(softverbs_rig)
+%C%_hosted_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_hosted_LDFLAGS  = -Wl,--no-as-needed
+%C%_hosted_LDADD    = tests/softverbs/libsoftverbs.la $(host_test_ldadd)
 endif
 endif
-# A grant and its revocation beside a bare pair, on the real libraries or what is loaded ahead of them.
+# A grant and its revocation beside a bare pair, and a WRITE there and one back, on the real libraries or what is loaded ahead of them.
 if BACKEND_RDMA
 if HAVE_CHECK
 test_helpers += %D%/grant
-%C%_grant_SOURCES  = %D%/grant.c tests/softroce/link.c tests/softroce/link.h $(rdma_kit)
+%C%_grant_SOURCES  = %D%/grant.c %D%/clock.h %D%/need.h %D%/window.h tests/softroce/link.c tests/softroce/link.h $(rdma_kit)
 %C%_grant_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_grant_LDADD    = $(catalogue_real_ldadd)
+test_helpers += %D%/pong
+%C%_pong_SOURCES  = %D%/pong.c %D%/clock.h %D%/need.h tests/softroce/link.c tests/softroce/link.h $(rdma_kit)
+%C%_pong_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_pong_LDADD    = $(catalogue_real_ldadd)
 endif
 endif
 test_scripts += %D%/test-instructions.sh
@@ -35,7 +50,7 @@ endif
 # The same load by libfabric.
 if HAVE_LIBFABRIC
 test_helpers += %D%/fabric
-%C%_fabric_SOURCES  = %D%/fabric.c
+%C%_fabric_SOURCES  = %D%/fabric.c %D%/clock.h
 %C%_fabric_CPPFLAGS = $(AM_CPPFLAGS) $(LIBFABRIC_CFLAGS)
 %C%_fabric_LDADD    = $(LIBFABRIC_LIBS)
 endif

@@ -350,7 +350,7 @@ static bool begin(struct demo_message *m)
 {
 	struct bench_raw_args args;
 
-	if (!demo_await(DEMO_CHANNEL_FD, m) || m->len != sizeof(args))
+	if (demo_await(DEMO_CHANNEL_FD, m) < 0 || m->len != sizeof(args))
 		return false;
 	memcpy(&args, m->bytes, sizeof(args));
 	args.devices[sizeof(args.devices) - 1] = 0;
@@ -360,7 +360,7 @@ static bool begin(struct demo_message *m)
 static bool meet(struct demo_message *m)
 {
 	if (!demo_send(DEMO_CHANNEL_FD, DEMO_BASELINE, 0, &raw.here, sizeof(raw.here)) ||
-	    !demo_await(DEMO_CHANNEL_FD, m) || m->len != sizeof(raw.there))
+	    demo_await(DEMO_CHANNEL_FD, m) < 0 || m->len != sizeof(raw.there))
 		return false;
 	memcpy(&raw.there, m->bytes, sizeof(raw.there));
 	if (raw.there.nqps != raw.nlanes) {
@@ -398,7 +398,7 @@ int main(int argc, char **argv)
 	}
 	if (!begin(m) || !meet(m))
 		return TOOL_NO;
-	while (demo_await(DEMO_CHANNEL_FD, m))
+	while (demo_await(DEMO_CHANNEL_FD, m) > 0)
 		if (!answer(m))
 			return TOOL_NO;
 	return TOOL_OK;

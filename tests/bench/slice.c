@@ -16,13 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef HAVE_VALGRIND_CALLGRIND_H
-#include <valgrind/callgrind.h>
-#else
-#define CALLGRIND_START_INSTRUMENTATION
-#define CALLGRIND_STOP_INSTRUMENTATION
-#endif
-
+#include "tests/bench/callgrind.h"
 #include "tests/softverbs/rig.h"
 #include "tests/unit/rdma-kit.h"
 

@@ -10,17 +10,8 @@ trap 'rm -rf "$dir"' EXIT
 . "$top_srcdir/tests/lib/ports.sh"
 n=0
 
-ok() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$dir/out" 2>&1; then
-		echo "ok $n - $name"
-	else
-		sed 's/^/# /' "$dir/out"
-		echo "not ok $n - $name"
-	fi
-}
+# shellcheck source=tests/lib/say.sh
+. "$top_srcdir/tests/lib/say.sh"
 
 refused() {
 	local text=$1 rc=0
@@ -36,7 +27,8 @@ for round in 1 2 3; do
 	speed=$((4000000 >> round))
 	printf '%s\t%s\t%s\t%s\t%s\t%s\n' $round escrow write bandwidth 4096 $((speed * 9 / 10)) \
 		$round perftest write bandwidth 4096 $speed $round escrow read latency 64 200 $round raw read latency 64 100 \
-		$round escrow write latency 64 50 $round perftest write latency 64 40
+		$round escrow pingpong latency 64 50 $round libfabric pingpong latency 64 40 \
+		$round 1_rails write rails 65536 $speed $round 2_rails write rails 65536 $((speed * 3 / 2))
 	printf '%s\t%s\tgrant*16\trate\t4096\t%s\n' $round escrow $((speed / 1000)) $round raw $((speed / 500))
 	[ $round = 2 ] || printf '%s\tucx\twrite\tbandwidth\t4096\t%s\n' $round $((speed * 9 / 10 / round))
 done >"$dir/samples.tsv"
@@ -65,10 +57,12 @@ ok "instructions stand beside them" json '$d->{instructions}{rows}[0]{over} == 7
 	$d->{sweep}[0]{what} eq "regions"'
 ok "in the table too" grep -qE '^\| 1 parent of 64 B a call +\| 900 +\| 100 +\| 800 +\| 200 ' "$dir/comparison.txt"
 ok "and the sweep" grep -qE '^\| 10000 regions +\| 1000 +\| 900 ' "$dir/comparison.txt"
-ok "half a round trip is not compared with a WRITE" json '!exists $r{"write latency 64"}{perftest}{escrow_ratio} &&
-	$r{"write latency 64"}{perftest}{median} == 40'
+ok "a message is not compared with a WRITE" json '!exists $r{"pingpong latency 64"}{libfabric}{escrow_ratio} &&
+	$r{"pingpong latency 64"}{libfabric}{median} == 40'
+ok "two rails stand beside one" json '@{$d->{rails}} == 1 && near($d->{rails}[0]{ratio}{median}, 1.5) && $d->{rails}[0]{one}{median} == 1000000'
+ok "in a table of their own" grep -qE '^\| write bandwidth, MB/s +\| 64 KiB +\| 1.00 +\| 1.50 +\| 1.50 \(1.50..1.50\) ' "$dir/comparison.txt"
 ok "pairs of grant and revocation: more is better" json 'near($r{"grant*16 rate 4096"}{raw}{escrow_ratio}{median}, 0.5)'
-ok "all samples, the configuration and what failed are kept" json '@{$d->{samples}} == 26 && $d->{configuration}{rounds} eq "3" &&
+ok "all samples, the configuration and what failed are kept" json '@{$d->{samples}} == 32 && $d->{configuration}{rounds} eq "3" &&
 	@{$d->{failures}} == 1'
 ok "the table has each row" grep -q '^| write bandwidth, MB/s *| 4 KiB *| 0.90 *| - *| 1.00 ' "$dir/comparison.txt"
 ok "... and that of the grants" grep -q '^| grant\*16 rate, pairs/s *| 4 KiB *| 1000 *| 2000 *|.*| 0.50 (0.50..0.50) ' "$dir/comparison.txt"
@@ -82,7 +76,6 @@ else
 	echo "ok $n - $name # SKIP gnuplot is not installed"
 fi
 # The programs of ours that it starts beside Escrow, on softverbs: they move, and say what run reads.
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 soft() { SOFTVERBS_DIR=$dir/soft timeout 600 bash "$top_srcdir/tests/softverbs/run" --rails 1 -- "$@"; }
 mkdir -p "$dir/soft"
 mkfifo "$dir/nap"
@@ -104,6 +97,11 @@ pairs() {
 	cat "$dir/pairs"
 	[ "$(grep -cE '^1	(escrow|raw)	grant\*(1|16)	rate	(4096|262144)	[0-9.e+]+$' "$dir/pairs")" = 8 ]
 }
+there_and_back() {
+	ESCROW_TEST_RAILS=softverbs0:1:127.77.0.1 soft "$top_builddir/tests/bench/pong" 64 50 >"$dir/pong"
+	cat "$dir/pong"
+	grep -Eq '^64 50 [0-9]+\.[0-9]{3}$' "$dir/pong"
+}
 none=
 [ -z "${SANITIZERS:-}" ] || none='a sanitizer must be the first library of a program'
 for op in write read; do
@@ -114,6 +112,9 @@ done
 if [ -n "$none" ]; then skip 'grants beside bare pairs' "$none"
 elif [ ! -x "$top_builddir/tests/bench/grant" ]; then skip 'grants beside bare pairs' 'built without the RDMA backend, or Check'
 else ok 'grants beside bare pairs' pairs; fi
+if [ -n "$none" ]; then skip 'there and back' "$none"
+elif [ ! -x "$top_builddir/tests/bench/pong" ]; then skip 'there and back' 'built without the RDMA backend, or Check'
+else ok 'there and back' there_and_back; fi
 ok "an unknown option" refused "--fast: not an option" --fast
 ok "no round" refused "-r 0: 1 to 100 is allowed" -r 0
 ok "a number that is none" refused "-r x: 1 to 100 is allowed" -r x

@@ -163,6 +163,47 @@ static void resumed_while_draining(struct conform *c)
 	reach_close(&r);
 }
 
+static struct engine *open_draining(struct reach *r, struct conform *c)
+{
+	reach_open(r, c);
+	host_freeze(r->pair.a->host);
+	reach_state(r, ESCROW_STATE_DRAINING);
+	return r->pair.a;
+}
+
+/* Something comes first: one DRAINED, which says so, and none till the end. */
+static void expect_overtaken(struct reach *r)
+{
+	struct engine *a = r->pair.a;
+	struct escrow_event ev;
+
+	engine_wait(a, ESCROW_EV_DRAINED, 0, &ev);
+	expect(ev.status < 0 && ev.status != ESCROW_E_TIMEOUT && !ev.object && !ev.bytes,
+	       "DRAINED with %s, object %#llx, bytes %llu", verdict_status(ev.status),
+	       (unsigned long long)ev.object, (unsigned long long)ev.bytes);
+	engine_end(a, ESCROW_CLOSE_ABORT);
+	expect(!engine_pending(a, ESCROW_EV_DRAINED, 0), "DRAINED came twice");
+	r->state = ESCROW_STATE_CLOSED;
+	reach_close(r);
+}
+
+static void closed_while_draining(struct conform *c)
+{
+	struct reach r;
+	struct engine *a = open_draining(&r, c);
+
+	expect_status_as("CL1", a->o->close(a->e, 0, ESCROW_CLOSE_ABORT), ESCROW_IN_PROGRESS);
+	expect_overtaken(&r);
+}
+
+static void lost_while_draining(struct conform *c)
+{
+	struct reach r;
+
+	fault_plan(open_draining(&r, c), "device=fatal");
+	expect_overtaken(&r);
+}
+
 /* a is drained; b, who was granted a's memory, goes on using it. */
 static void grants_stay(struct conform *c)
 {
@@ -193,6 +234,10 @@ static const struct conform_case cases[] = {
 	 resumed_while_draining},
 	{"ESC-DRAIN-007", "data", "DR7", RW, 0, "grants stay usable when their owner is drained",
 	 grants_stay},
+	{"ESC-DRAIN-008", "fault", "DR8", RW, NEED_FAULTS, "close overtakes a drain",
+	 closed_while_draining},
+	{"ESC-DRAIN-009", "fault", "DR8", RW, NEED_FAULTS,
+	 "the loss of the device overtakes a drain", lost_while_draining},
 };
 
 CONFORM_AREA(area_drain, cases);

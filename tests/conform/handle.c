@@ -4,6 +4,7 @@
 
 #include "tests/conform/case.h"
 #include "tests/conform/pair.h"
+#include "tests/conform/patience.h"
 
 /* Every slot that takes a handle says E_INVALID to one that does not exist in this engine. */
 static void check_handle(struct engine *en, uint64_t h)
@@ -89,6 +90,91 @@ static void stale_handles(struct conform *c)
 	engine_wait(p.a, ESCROW_EV_PEER_DOWN, p.a_peer, NULL);
 	check_handle(p.a, p.a_peer);
 	memory_deregister(p.a, &other);
+	pair_close(&p);
+}
+
+/* Both go on, and nobody is told of what comes of it. */
+static void untold(const struct pair *p)
+{
+	unsigned int round;
+
+	for (round = 0; round < 100; round++) {
+		expect_status(
+			p->a->o->poll(p->a->e, p->a->window, 0, sizeof(struct escrow_event), 0), 0);
+		expect_status(
+			p->b->o->poll(p->b->e, p->b->window, 0, sizeof(struct escrow_event), 0), 0);
+		patience_idle(round);
+	}
+}
+
+#define ENDING 3
+
+/* "A second call is IN_PROGRESS", until GRANT_REVOKED was polled; others are made meanwhile. */
+static void ending_grants(struct pair *p, struct escrow_grant_args *args)
+{
+	uint64_t grant[ENDING], more;
+	int i;
+
+	for (i = 0; i < ENDING; i++) {
+		expect_status(engine_grant(p->b, args, &grant[i]), ESCROW_IN_PROGRESS);
+		engine_wait(p->b, ESCROW_EV_GRANT_READY, grant[i], NULL);
+	}
+	for (i = 0; i < ENDING; i++)
+		expect_status(p->b->o->revoke(p->b->e, grant[i], 0), ESCROW_IN_PROGRESS);
+	untold(p);
+	for (i = 0; i < ENDING; i++)
+		expect_status(engine_grant(p->b, args, &more), ESCROW_IN_PROGRESS);
+	for (i = 0; i < ENDING; i++)
+		expect_status(p->b->o->revoke(p->b->e, grant[i], 0), ESCROW_IN_PROGRESS);
+	for (i = 0; i < ENDING; i++)
+		engine_wait(p->b, ESCROW_EV_GRANT_REVOKED, grant[i], NULL);
+}
+
+/* "E_BUSY: the region is being released". */
+static void ending_region(struct pair *p, struct escrow_grant_args *args)
+{
+	struct memory gone, more;
+	uint64_t grant;
+
+	memory_register(p->b, &gone, 4096);
+	expect_status(p->b->o->deregister_memory(p->b->e, gone.region, 0), ESCROW_IN_PROGRESS);
+	untold(p);
+	memory_register(p->b, &more, 4096);
+	args->region = gone.region;
+	expect_status(engine_grant(p->b, args, &grant), ESCROW_E_BUSY);
+	engine_wait(p->b, ESCROW_EV_REGION_RELEASED, gone.region, NULL);
+}
+
+static void ending_peer(struct pair *p)
+{
+	struct escrow_peer_info info = {.size = sizeof(info)};
+	const struct escrow_ops *o = p->a->o;
+	uint8_t invitation[INVITATION_ROOM];
+	uint64_t len;
+
+	expect_status(o->disconnect(p->a->e, p->a_peer, 0), ESCROW_IN_PROGRESS);
+	untold(p);
+	pair_invite(p->b, PAIR_A, 0, invitation, &len);
+	pair_connect_to(p->a, PAIR_B, invitation, len);
+	expect_status(o->disconnect(p->a->e, p->a_peer, 0), ESCROW_IN_PROGRESS);
+	expect_status(o->peer_info(p->a->e, p->a_peer, &info), ESCROW_OK);
+	engine_wait(p->a, ESCROW_EV_PEER_DOWN, p->a_peer, NULL);
+}
+
+static void ending_handles(struct conform *c)
+{
+	struct escrow_grant_args args = {
+		.size = sizeof(args), .rights = ESCROW_MAY_READ, .length = 4096};
+	struct memory m;
+	struct pair p;
+
+	pair_open(&p, &c->subject);
+	memory_register(p.b, &m, 4096);
+	args.peer = p.b_peer;
+	args.region = m.region;
+	ending_grants(&p, &args);
+	ending_region(&p, &args);
+	ending_peer(&p);
 	pair_close(&p);
 }
 
@@ -184,6 +270,8 @@ static const struct conform_case cases[] = {
 	{"ESC-HANDLE-005", "data", "L9 E3", 0, NEED_MISUSE, "unknown flags in each flag word",
 	 unknown_flags},
 	{"ESC-HANDLE-006", "core", "L8", 0, NEED_MISUSE, "strides of arrays", strides},
+	{"ESC-HANDLE-007", "data", "AR8", 0, 0,
+	 "handles of what has ended, which nobody has polled", ending_handles},
 };
 
 CONFORM_AREA(area_handle, cases);

@@ -392,22 +392,31 @@ static void device_lost(struct conform *c)
 	engine_close(r.pair.b);
 }
 
-static void fenced(struct conform *c)
+/* A pair of which a's device is lost. */
+static const struct escrow_fence *open_lost(struct reach *r, struct conform *c)
 {
 	const struct escrow_fence *f;
-	uint8_t other[16] = {1, 2, 3};
-	struct escrow_event ev;
-	struct reach r;
 	struct engine *a;
 
-	reach_open(&r, c);
-	a = r.pair.a;
+	reach_open(r, c);
+	a = r->pair.a;
 	host_freeze(a->host);
 	f = a->o->get_extension ? a->o->get_extension(a->e, ESCROW_FENCE_ID) : NULL;
 	if (!f)
 		verdict_skip("get_extension reports no " ESCROW_FENCE_ID);
 	fault_plan(a, "device=fatal");
 	engine_wait(a, ESCROW_EV_DEVICE, 0, NULL);
+	return f;
+}
+
+static void fenced(struct conform *c)
+{
+	uint8_t other[16] = {1, 2, 3};
+	struct escrow_event ev;
+	struct reach r;
+	const struct escrow_fence *f = open_lost(&r, c);
+	struct engine *a = r.pair.a;
+
 	expect_quarantine(a, &ev);
 	expect_status(f->fenced(a->e, a->limits.incarnation, ESCROW_RECEIPT_CQE_OK),
 		      ESCROW_E_INVALID);
@@ -421,6 +430,27 @@ static void fenced(struct conform *c)
 	engine_wait(a, ESCROW_EV_REGION_RELEASED, r.lent.mem.region, NULL);
 	engine_release(a);
 	engine_close(r.pair.b);
+}
+
+/* The function was reset before the host has closed: all ends, and is told, in whatever order. */
+static void fenced_early(struct conform *c)
+{
+	struct reach r;
+	const struct escrow_fence *f = open_lost(&r, c);
+	struct engine *a = r.pair.a;
+
+	/* Where the loss is news only, nobody sends any more to what is given back. */
+	engine_close(r.pair.b);
+	expect_status(f->fenced(a->e, a->limits.incarnation, ESCROW_RECEIPT_FUNCTION_FENCED),
+		      ESCROW_OK);
+	if (engine_end(a, ESCROW_CLOSE_ABORT) != ESCROW_EV_CLOSED)
+		engine_wait(a, ESCROW_EV_CLOSED, 0, NULL);
+	expect(engine_take(a, ESCROW_EV_REGION_RELEASED, r.local.region, NULL) &&
+		       engine_take(a, ESCROW_EV_REGION_RELEASED, r.lent.mem.region, NULL),
+	       "CLOSED, and a region was not released");
+	expect(engine_take(a, ESCROW_EV_GRANT_REVOKED, r.lent.grant, NULL),
+	       "CLOSED, and a grant was not revoked");
+	engine_release(a);
 }
 
 static const struct conform_case cases[] = {
@@ -448,6 +478,8 @@ static const struct conform_case cases[] = {
 	 owner_side},
 	{"ESC-QUAR-015", "fault", "Q8", 0, NEED_FAULTS, "the device is lost", device_lost},
 	{"ESC-QUAR-016", "fault", "FE1", 0, NEED_FAULTS, "a receipt from outside", fenced},
+	{"ESC-QUAR-017", "fault", "FE1", 0, NEED_FAULTS,
+	 "a receipt from outside comes before the close", fenced_early},
 };
 
 CONFORM_AREA(area_quarantine, cases);

@@ -89,6 +89,7 @@ static void predecessor_is_stale(struct conform *c)
 		.size = sizeof(args), .user = TOKEN(9), .peer_name = "far", .invitation = old};
 	struct escrow_event ev;
 	struct near n;
+	int32_t st;
 
 	near_open(&n, c);
 	process_invite(&n.far, old, &old_len);
@@ -107,8 +108,10 @@ static void predecessor_is_stale(struct conform *c)
 	engine_wait(n.en, ESCROW_EV_PEER_UP, n.peer, NULL);
 	process_grant(&n.far, grant, &grant_len);
 	n.s.remote = pair_import(n.en, n.peer, grant, grant_len);
-	expect_as("OP1", engine_transfer(n.en, &n.op, 1, &remote) < 0,
-		  "a remote of a dead process still takes ops");
+	/* Nothing that came after it stands in its place: neither a peer nor what that one lent. */
+	st = engine_transfer(n.en, &n.op, 1, &remote);
+	expect_as("OP10", st == ESCROW_E_PEER_LOST, "an op to a dead process is %s",
+		  verdict_status(st));
 	n.op.remote = n.s.remote;
 	pair_move(n.en, &n.op, PROCESS_BYTES);
 	process_end(&n.far);

@@ -8,28 +8,34 @@ trap 'rm -rf "$dir"' EXIT
 header=$top_srcdir/abi/escrow/backend.h
 n=0
 
-ok() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$dir/out" 2>&1; then
-		echo "ok $n - $name"
-	else
-		sed 's/^/# /' "$dir/out"
-		echo "not ok $n - $name"
-	fi
-}
+# shellcheck source=tests/lib/say.sh
+. "$top_srcdir/tests/lib/say.sh"
 
 # The first C block of the README, built as a stranger would, against the tree.
 readme_host() {
+	local n_lines
 	mkdir -p "$dir/include/escrow"
 	ln -s "$top_srcdir"/abi/escrow/*.h "$top_srcdir/plugin/escrow.h" "$dir/include/escrow/"
 	sed -n '/^```c$/,/^```$/p' "$top_srcdir/README.md" | sed '1d;/^```$/,$d' >"$dir/host.c"
-	[ "$(wc -l <"$dir/host.c")" -gt 20 ] || return 1
+	n_lines=$(grep -c '[^[:space:]]' "$dir/host.c")
+	[ "$n_lines" -gt 20 ] && [ "$n_lines" -le 45 ] || { echo "$n_lines lines are not on the first screen"; return 1; }
 	# shellcheck disable=SC2086
 	$CC -std=c11 -Wall -Wextra $SANITIZER_CFLAGS -I"$dir/include" -o "$dir/host" "$dir/host.c" \
 		-L"$top_builddir/plugin/.libs" -lescrow -Wl,-rpath,"$top_builddir/plugin/.libs" || return 1
 	[ "$(timeout 600 "$dir/host")" = "in escrow" ]
+}
+
+# It hides no error: a grant beyond the region is told by the call, the status and the text.
+readme_host_fails() {
+	local rc=0
+	sed 's/\.length = 4096, \.rights/.length = 4097, .rights/' "$dir/host.c" >"$dir/fails.c"
+	cmp -s "$dir/host.c" "$dir/fails.c" && return 1
+	# shellcheck disable=SC2086
+	$CC -std=c11 $SANITIZER_CFLAGS -I"$dir/include" -o "$dir/fails" "$dir/fails.c" \
+		-L"$top_builddir/plugin/.libs" -lescrow -Wl,-rpath,"$top_builddir/plugin/.libs" || return 1
+	timeout 600 "$dir/fails" 2>"$dir/why" || rc=$?
+	cat "$dir/why"
+	[ $rc = 1 ] && grep -q "escrow_grant(.*: E_INVALID grant: " "$dir/why"
 }
 
 minimal_host() {
@@ -163,8 +169,9 @@ engine_counters() {
 
 SANITIZER_CFLAGS=
 [ -z "${SANITIZERS:-}" ] || SANITIZER_CFLAGS=-fsanitize=$SANITIZERS
-echo "1..11"
+echo "1..12"
 ok "the host in the README compiles, and what it prints is right" readme_host
+ok "... and what fails is told" readme_host_fails
 ok "the minimal host is under 150 lines and runs on the mock" minimal_host
 ok "every slot stands in the table of states" slots_have_states
 ok "every slot has its section in escrow_backend(3)" pages_have_slots

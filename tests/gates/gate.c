@@ -163,12 +163,19 @@ static JsonObject *read_facts(const char *folder, const char *role)
 {
 	g_autofree char *path = g_strdup_printf("%s/%s.json", folder, role);
 	g_autoptr(JsonParser) parser = json_parser_new();
-	JsonNode *root;
 
 	if (!json_parser_load_from_file(parser, path, NULL))
 		return NULL;
-	root = json_parser_steal_root(parser);
-	return json_node_get_object(root);
+	return json_node_dup_object(json_parser_get_root(parser));
+}
+
+/* Of each case megabytes, which the guest has not for the whole matrix. */
+static void forget(struct gate_facts *facts)
+{
+	g_clear_pointer(&facts->faulted, json_object_unref);
+	g_clear_pointer(&facts->other, json_object_unref);
+	g_clear_pointer(&facts->fresh_source, json_object_unref);
+	g_clear_pointer(&facts->fresh_requester, json_object_unref);
 }
 
 static bool read_all(const struct gate_case *c, const char *folder, struct gate_facts *facts)
@@ -199,6 +206,7 @@ static guint doctor_all(const struct gate_case *c, const char *folder, GPtrArray
 
 		if (read_all(c, folder, &facts))
 			told += doctor(c, i, &facts, problems);
+		forget(&facts);
 	}
 	return told;
 }
@@ -236,6 +244,7 @@ static void run_case(const struct gate_case *c, const char *name, GPtrArray *pro
 	if (!problems->len)
 		g_file_set_contents(mark, "", 0, NULL);
 	report_case(name, &facts, lies, problems);
+	forget(&facts);
 }
 
 static bool is_wanted(const char *name)

@@ -11,7 +11,7 @@ check_LTLIBRARIES += %D%/libobserver.la
 if HAVE_CHECK
 test_helpers += %D%/gate
 %C%_gate_SOURCES  = %D%/gate.c %D%/gate.h %D%/case.c %D%/doctor.c %D%/end.c %D%/facts.c %D%/fresh.c %D%/judge.c %D%/judge.h %D%/judge-objects.c %D%/replace.c %D%/report.c %D%/report-text.c \
-                    %D%/roles.c tests/hardware/sides.c tests/hardware/sides.h %D%/teardown.c tools/demo-bytes.c tools/demo-channel.c tools/json.c tools/names.c
+                    %D%/roles.c tests/hardware/sides.c tests/hardware/sides.h %D%/teardown.c tools/demo-bytes.c tools/demo-channel.c tools/demo-tcp.c tools/json.c tools/names.c
 %C%_gate_CPPFLAGS = $(AM_CPPFLAGS) $(GLIB_CFLAGS) $(JSON_CFLAGS)
 %C%_gate_LDADD    = plugin/libescrow.la backends/engine/libengine.la %D%/libobserver.la $(GLIB_LIBS) $(JSON_LIBS)
 endif

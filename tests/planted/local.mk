@@ -18,21 +18,29 @@ EXTRA_DIST += %D%/run \
              %D%/destroy-failed-ignored.patch \
              %D%/destroy-twice.patch \
              %D%/discarded-executed.patch \
+             %D%/drain-lost-with-device.patch \
+             %D%/drain-of-who-is-gone.patch \
              %D%/drained-too-early.patch \
              %D%/expires-at-once.patch \
              %D%/failed-bind-is-free.patch \
+             %D%/failed-registration-kept.patch \
              %D%/fatal-not-frozen.patch \
+             %D%/fence-too-early.patch \
              %D%/flush-invalidates.patch \
              %D%/flush-not-executed.patch \
+             %D%/gives-back-of-another.patch \
              %D%/grant-of-another-incarnation.patch \
              %D%/grant-of-another-peer.patch \
              %D%/invalidate-at-post.patch \
+             %D%/lane-broken-again.patch \
              %D%/late-flush-misread.patch \
+             %D%/late-loan-forgotten.patch \
              %D%/loan-back-after-failed-reset.patch \
              %D%/loan-back-at-deadline.patch \
              %D%/loan-back-at-err.patch \
              %D%/loan-back-stuck.patch \
              %D%/loan-not-ended.patch \
+             %D%/lost-meanwhile.patch \
              %D%/message-end-untold.patch \
              %D%/message-lost-by-short-receive.patch \
              %D%/message-of-failed-op.patch \

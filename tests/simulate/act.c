@@ -6,6 +6,8 @@
 
 #include <glib.h>
 
+#include <escrow/counters.h>
+
 #include "tests/softverbs/softverbs.h"
 
 #define EVENTS 8
@@ -45,6 +47,13 @@ static uint32_t settings_draw(struct setting *s)
 	s[i + 2] = (struct setting){"max_remotes", "64"};
 	s[i + 3] = (struct setting){"max_messages", "4"};
 	i += 4;
+	if (sim.renews) {
+		s[i++] = (struct setting){"renew_share", "1"};
+		s[i++] = (struct setting){"test.window_binds", "1"};
+		s[i++] = (struct setting){"rail_retry_ms", "1"};
+		/* Who went at that moment is missed before the run is at rest (RENEW_NS). */
+		s[i++] = (struct setting){"connect_ms", "90"};
+	}
 	/* A host that takes less for a proof: more is withheld, and comes back late. */
 	if (sim.faults && sim_chance(6))
 		s[i++] = (struct setting){weak[sim_pick(G_N_ELEMENTS(weak))], "1"};
@@ -86,8 +95,10 @@ void act_open(struct engine *e)
 		return;
 	}
 	e->state = LIVE;
-	e->failed = e->quiesced = e->draining = e->swapping = e->drained = e->full = false;
+	e->failed = e->quiesced = e->draining = e->swapping = e->drained = e->full = e->fenced =
+		false;
 	e->seq = 0;
+	e->drains = 0;
 	e->arrivals = 0;
 	e->ghosts = 0;
 	sim_ops->query(e->engine, &limits);
@@ -117,9 +128,38 @@ void act_close(struct engine *e, bool graceful)
 		sim_fail("events", "close answers %d", st);
 }
 
+/* Nothing of it is left, and so the others may be told: no key of it will ever be used. */
+static void tell_reaped(const struct engine *gone)
+{
+	uint32_t i;
+
+	/* Not drawn: the seeds of before stay as they were. */
+	if (gone->identity[0] & 1)
+		return;
+	for (i = 0; i < sim.nengines; i++)
+		if (sim.engines[i].engine && &sim.engines[i] != gone)
+			judge_tell(&sim.engines[i], gone->identity, ESCROW_RECEIPT_PROCESS_REAPED);
+}
+
+/* Connections that were made anew, for the summary. */
+static uint64_t renewed(const struct engine *e)
+{
+	const struct escrow_counters *x = sim_ops->get_extension(e->engine, ESCROW_COUNTERS_ID);
+	struct escrow_counter all[64];
+	uint64_t sum = 0;
+	int32_t n, i;
+
+	n = x->read(e->engine, all, G_N_ELEMENTS(all), sizeof(all[0]));
+	for (i = 0; i < n; i++)
+		if (g_str_has_suffix(all[i].name, ".renewed"))
+			sum += all[i].value;
+	return sum;
+}
+
 void act_release(struct engine *e)
 {
 	uint64_t used[16];
+	uint32_t i;
 
 	if (!e->engine || (e->state != ENDED && e->state != STUCK))
 		return;
@@ -127,11 +167,15 @@ void act_release(struct engine *e)
 	sim.stuck_connections += used[ESCROW_CHARGE_CONNECTIONS];
 	if (e->state == STUCK && sim.nstuck < G_N_ELEMENTS(sim.stuck))
 		memcpy(sim.stuck[sim.nstuck++], e->identity, sizeof(e->identity));
-	if (e->state == ENDED && (used[ESCROW_CHARGE_CONNECTIONS] || used[ESCROW_CHARGE_BYTES]))
-		sim_fail("I3", "CLOSED with charges left");
+	for (i = 1; e->state == ENDED && i <= ESCROW_CHARGE_OPS; i++)
+		if (used[i])
+			sim_fail("I3", "CLOSED with %" PRIu64 " of charge %u left", used[i], i);
+	sim.n.renewed += renewed(e);
 	sim_trace("release %u", e->slot);
 	sim_ops->release(e->engine);
 	e->engine = NULL;
+	if (e->state == ENDED)
+		tell_reaped(e);
 }
 
 void act_poll(struct engine *e)
@@ -230,8 +274,8 @@ static void act_connect(struct engine *e)
 	if (sim_chance(4))
 		args.deadline_ns = softverbs_now() + 1000000u * sim_pick(50);
 	sim.nlinks++;
-	*l = (struct link){.side = {{e, e->incarnation, 0, COMING, false},
-				    {from, from->incarnation, 0, COMING, false}}};
+	*l = (struct link){.side = {{e, e->incarnation, 0, COMING, false, 0},
+				    {from, from->incarnation, 0, COMING, false, 0}}};
 	st = sim_ops->connect(from->engine, &args, &l->side[1].peer, &error);
 	sim_trace("connect %u -> %d", from->slot, st);
 	if (st < 0)
@@ -288,6 +332,7 @@ static void act_swap(struct engine *e)
 	e->quiesced = e->draining = e->swapping = st == ESCROW_IN_PROGRESS;
 	e->drained = false;
 	sim.n.swaps += e->swapping;
+	e->drains += e->swapping;
 }
 
 static void act_drain_peer(struct engine *e)
@@ -301,6 +346,7 @@ static void act_drain_peer(struct engine *e)
 		return;
 	st = sim_ops->drain(e->engine, l->side[side].peer, deadline, 0);
 	sim_trace("drain %u link %u -> %d", e->slot, (unsigned int)(l - sim.links), st);
+	l->side[side].drains += st == ESCROW_IN_PROGRESS;
 }
 
 static void act_receive(struct engine *e)
@@ -321,8 +367,12 @@ static void act_pause(struct engine *e)
 		st = sim_ops->quiesce(e->engine, 0);
 	else
 		st = sim_ops->drain(e->engine, 0, deadline, 0);
-	/* A DRAINED that is told after a resume says nothing about what came since. */
-	e->draining = !e->quiesced;
+	/*
+	 * A DRAINED that is told after a resume says nothing about what came since; and while it is not polled
+	 * another drain is refused.
+	 */
+	e->draining = !e->quiesced && st == ESCROW_IN_PROGRESS;
+	e->drains += e->draining;
 	sim_trace("pause %u -> %d", e->slot, st);
 	e->quiesced = !e->quiesced && st >= 0;
 }
@@ -387,7 +437,10 @@ void act_beside(const char *call)
 	struct engine *e = sim.polling;
 	uint32_t i;
 
-	if (!e || sim.winding_down)
+	if (!e)
+		return;
+	nature_beside(e->engine);
+	if (sim.winding_down)
 		return;
 	for (i = 0; i < G_N_ELEMENTS(calls) && strcmp(calls[i], call) != 0; i++)
 		;

@@ -89,7 +89,9 @@ void judge_charges(struct engine *e)
 		/* What is stuck in a device that is lost is told of by its engine's end only. */
 		if (e->failed)
 			more = UINT64_MAX - want[k];
-
+		/* What was fenced is free; each thing is told when its turn comes. */
+		if (e->fenced)
+			want[k] = 0;
 		if (used[k] < want[k] || used[k] > want[k] + more)
 			sim_fail("I3",
 				 "engine %u: charge %u is %" PRIu64 ", the book says %" PRIu64
@@ -163,17 +165,30 @@ void judge_end(void)
 				 softverbs_count(kinds[i]), kinds[i]);
 }
 
-static void tell_fence(struct escrow_engine *engine, const uint8_t *identity)
+void judge_tell(const struct engine *to, const uint8_t *identity, uint32_t receipt)
 {
-	if (sim_fence->fenced(engine, identity, ESCROW_RECEIPT_FUNCTION_FENCED) != ESCROW_OK)
+	if (sim_fence->fenced(to ? to->engine : NULL, identity, receipt) != ESCROW_OK)
 		sim_fail("I9", "a receipt from outside is refused");
+}
+
+static void tell_fence(const struct engine *to, const uint8_t *identity)
+{
+	judge_tell(to, identity, ESCROW_RECEIPT_FUNCTION_FENCED);
 	sim.n.fenced++;
 }
 
 void judge_fence(struct engine *e)
 {
 	if (e->engine && e->state == STUCK)
-		tell_fence(e->engine, e->identity);
+		tell_fence(e, e->identity);
+}
+
+void judge_fence_early(struct engine *e)
+{
+	if (!e->engine || e->state == ENDED)
+		return;
+	tell_fence(e, e->identity);
+	e->fenced = true;
 }
 
 void judge_fenced(struct engine *e)

@@ -101,6 +101,8 @@ void judge_rest(void)
 		    !book_link(op)->rough)
 			sim_fail("L1", "op %u does not end, and nothing is wrong", i);
 	}
+	if (sim.faults)
+		return;
 	message_rest();
 	offers_rest();
 }
@@ -247,6 +249,8 @@ static void peer_event(struct engine *e, const struct escrow_event *ev)
 	if (ev->kind != ESCROW_EV_PEER_DOWN)
 		return;
 	check_peer_empty(e, l, side);
+	if (l->side[side].drains)
+		sim_fail("I6", "PEER_DOWN, and a drain of it was never answered");
 	message_peer_ends(l, side);
 	l->side[side].state = ENDED;
 	l->side[side].stuck = ev->status == ESCROW_E_UNQUIESCED;
@@ -269,6 +273,8 @@ static void quarantine_event(struct engine *e, const struct escrow_event *ev)
 		a->state = STUCK;
 	else if (!ev->object)
 		e->state = STUCK;
+	if (!ev->object && e->drains)
+		sim_fail("I6", "an engine ends, and its drain was never answered");
 }
 
 /* Nothing of this incarnation may be left. */
@@ -276,6 +282,8 @@ static void check_closed(const struct engine *e)
 {
 	uint32_t i;
 
+	if (e->drains)
+		sim_fail("I6", "an engine is CLOSED, and its drain was never answered");
 	for (i = 1; i < sim.nops; i++)
 		if (sim.ops[i].engine == e && sim.ops[i].incarnation == e->incarnation &&
 		    sim.ops[i].state != ENDED)
@@ -294,10 +302,25 @@ static void check_closed(const struct engine *e)
 			sim_fail("I9", "CLOSED with a peer up");
 }
 
+/* Each drain is answered once, before the end of what it is of. */
+static void drain_answered(struct engine *e, const struct escrow_event *ev)
+{
+	uint32_t side;
+	struct link *l = ev->object ? book_peer(e, ev->object, &side) : NULL;
+	uint32_t *drains = l ? &l->side[side].drains : &e->drains;
+
+	if (ev->object && !l)
+		sim_fail("events", "DRAINED of a peer that there is not");
+	if (!*drains)
+		sim_fail("events", "DRAINED, and nobody asked for a drain");
+	*drains -= 1;
+}
+
 static void check_drained(struct engine *e, const struct escrow_event *ev)
 {
 	uint32_t i;
 
+	drain_answered(e, ev);
 	/* Resumed, or closed. */
 	if (!ev->object && ev->status < 0)
 		e->swapping = false;
@@ -321,7 +344,7 @@ static void engine_event(struct engine *e, const struct escrow_event *ev)
 		if (!(sim.faults & SIM_FATAL))
 			sim_fail("events", "the device is said to be lost, and is not");
 	} else if (ev->kind == ESCROW_EV_CLOSED) {
-		if (e->state != ENDING && !(e->state == STUCK && sim.late))
+		if (e->state != ENDING && !(e->state == STUCK && (sim.late || e->fenced)))
 			sim_fail("events", "CLOSED without a close");
 		check_closed(e);
 		e->state = ENDED;

@@ -8,6 +8,7 @@
 #include <glib.h>
 #include <infiniband/verbs.h>
 
+#include "tests/simulate/device.h"
 #include "tests/softverbs/softverbs.h"
 
 #define QPS 64
@@ -127,6 +128,30 @@ static void device(void)
 	softverbs_event(qp->context, IBV_EVENT_DEVICE_FATAL, NULL, NULL);
 }
 
+/* As it is asked for something: what it answers, and says it did, is nothing from then on. */
+void nature_beside(struct escrow_engine *e)
+{
+	struct ibv_context *verbs;
+
+	if (!(sim.faults & SIM_FATAL) || !sim_chance(50))
+		return;
+	verbs = device_of(e, sim_pick(8));
+	if (!verbs)
+		return;
+	sim_trace("nature: fatal, meanwhile");
+	softverbs_event(verbs, IBV_EVENT_DEVICE_FATAL, NULL, NULL);
+}
+
+static void queue(void)
+{
+	struct ibv_qp *qp = any_qp();
+
+	if (!qp || (sim.faults != SIM_QUEUE && !sim_chance(12)))
+		return;
+	sim_trace("nature: queue breaks");
+	softverbs_event(qp->context, IBV_EVENT_CQ_ERR, NULL, qp->send_cq);
+}
+
 /* A peer whose backend is not ours: it WRITEs with a key that it was given for something else, or that was
  * taken back. Nothing of it may land. */
 static void hostile(void)
@@ -165,8 +190,10 @@ void nature_random(void)
 		void (*act)(void);
 	} natures[] = {{SIM_FAIL, fail_call},  {SIM_LIE, lie},      {SIM_CQE, completions},
 		       {SIM_PORT, port},       {SIM_LOSS, loss},    {SIM_HOLD, hold},
-		       {SIM_KILL, kill_peers}, {SIM_FATAL, device}, {SIM_HOSTILE, hostile}};
-	uint32_t i = sim_pick(G_N_ELEMENTS(natures));
+		       {SIM_KILL, kill_peers}, {SIM_FATAL, device}, {SIM_HOSTILE, hostile},
+		       {SIM_QUEUE, queue}};
+	/* The last came last: who is spared it draws as before. */
+	uint32_t i = sim_pick(G_N_ELEMENTS(natures) - !(sim.faults & SIM_QUEUE));
 
 	if (sim.faults & natures[i].fault)
 		natures[i].act();

@@ -17,8 +17,10 @@
 #include "backends/rdma/rdma.h"
 #include "tests/softverbs/softverbs.h"
 
-#define WIND_DOWN 20000      /* rounds */
-#define REST_NS 200000000u   /* far more than the adversary makes anything late */
+#define WIND_DOWN 20000    /* rounds */
+#define REST_NS 200000000u /* far more than the adversary makes anything late */
+#define RENEW_NS                                                                                   \
+	500000000u /* and than who renews waits for who has gone: 5 times connect_ms (act.c) */
 #define LINGER_NS 200000000u /* longer than softverbs delays a packet */
 #define FENCED 20            /* rounds, for the events of what was fenced */
 /* Of the processor, and of the clock: how much of the one a run gets in how much of the other, the machine decides. */
@@ -107,6 +109,19 @@ static void begin_step(uint32_t step)
 	draw = mix(sim.seed * UINT64_C(0x9e3779b97f4a7c15) + step);
 }
 
+/* Without a number of what was drawn before: the seeds of before it keep theirs. */
+static bool draw_renews(void)
+{
+	uint64_t kept = draw;
+	bool renews;
+
+	begin_step(UINT32_MAX);
+	renews = sim_chance(4);
+	begin_step(0);
+	draw = kept;
+	return renews;
+}
+
 /* ---- One run --------------------------------------------------------------------------------------------- */
 /* One run in four has nothing but bad timing; of the others each fault is in a third. */
 static void draw_run(void)
@@ -131,8 +146,12 @@ static void draw_run(void)
 		device = "irdma";
 	if (run_device)
 		device = run_device;
+	sim.renews = draw_renews();
 	if (strcmp(device, "irdma") == 0)
 		sim.faults |= SIM_WEAK;
+	/* Alone, too: what that leaves behind is seen best. */
+	if (sim_chance(sim.faults ? 6 : 5))
+		sim.faults |= SIM_QUEUE;
 	g_setenv("SOFTVERBS_PERSONALITY", device, TRUE);
 	g_setenv("SOFTVERBS_STRICT", "1", TRUE);
 }
@@ -165,9 +184,10 @@ static bool all_ended(void)
 	for (i = 0; i < sim.nengines; i++) {
 		struct engine *e = &sim.engines[i];
 
-		if (e->engine && (e->state == ENDED || (e->state == STUCK && !sim.late)))
+		if (e->engine &&
+		    (e->state == ENDED || (e->state == STUCK && !sim.late && !e->fenced)))
 			act_release(e);
-		if (e->engine && e->state != STUCK)
+		if (e->engine && (e->state != STUCK || e->fenced))
 			return false;
 	}
 	return true;
@@ -188,14 +208,51 @@ static void round_of_all(void)
 		softverbs_pass(1000000u);
 }
 
-/* Where nothing is wrong ops end without anybody's help. */
+/* Where nothing is wrong ops end without anybody's help, and where only queues broke none is put on those. */
 static void come_to_rest(void)
 {
-	uint64_t end = softverbs_now() + REST_NS;
+	uint64_t end = softverbs_now() + (sim.renews ? REST_NS + RENEW_NS : REST_NS);
 
 	while (softverbs_now() < end)
 		round_of_all();
 	judge_rest();
+}
+
+static void pull_out(void)
+{
+	uint32_t i;
+
+	sim.faults |= SIM_FATAL;
+	sim.fenced = true;
+	for (i = 0; i < sim.rails; i++)
+		softverbs_remove((int)i);
+}
+
+/* The devices are pulled out, and who did so says it, before the engines have ended. */
+static void fence_early(void)
+{
+	uint32_t i;
+
+	sim_trace("pulled out");
+	pull_out();
+	for (i = 0; i < sim.nengines; i++)
+		judge_fence_early(&sim.engines[i]);
+}
+
+/* When: in the last steps; or this round of the end, of which 0 is before the close.  Most often never. */
+static struct {
+	uint32_t step, round;
+} early = {UINT32_MAX, UINT32_MAX};
+
+static void draw_early(void)
+{
+	begin_step(sim.steps + 2);
+	if (!sim.faults || !sim_chance(4))
+		return;
+	if (sim_chance(3))
+		early.step = sim.steps - sim_pick(40);
+	else
+		early.round = sim_chance(2) ? 0 : sim_pick(20);
 }
 
 /* Everything is closed and ends. */
@@ -207,12 +264,20 @@ static void wind_down(void)
 	sim.winding_down = true;
 	sim.late = sim_chance(2);
 	nature_calm();
-	if (!sim.faults)
+	if (!(sim.faults & ~SIM_QUEUE))
 		come_to_rest();
+	if (!early.round) {
+		fence_early();
+		for (round = sim_pick(20); round; round--)
+			round_of_all();
+	}
 	for (i = 0; i < sim.nengines; i++)
 		act_close(&sim.engines[i], sim_chance(2));
-	for (round = 0; round < WIND_DOWN && !all_ended(); round++)
+	for (round = 0; round < WIND_DOWN && !all_ended(); round++) {
+		if (round && round == early.round)
+			fence_early();
 		round_of_all();
+	}
 	judge_end();
 }
 
@@ -231,10 +296,8 @@ static void fence(void)
 {
 	uint32_t i;
 
-	sim.faults |= SIM_FATAL;
-	sim.fenced = true;
-	for (i = 0; i < sim.rails; i++)
-		softverbs_remove((int)i);
+	if (!sim.fenced)
+		pull_out();
 	for (i = 0; i < sim.nengines; i++)
 		judge_fence(&sim.engines[i]);
 	for (i = 0; i < FENCED; i++)
@@ -255,12 +318,15 @@ static void run(const GArray *skip)
 	sim_trace("seed %" PRIu64 " engines %u rails %u faults 0x%x", sim.seed, sim.nengines,
 		  sim.rails, sim.faults);
 	open_all();
+	draw_early();
 	for (step = 1; step <= sim.steps; step++) {
 		for (i = 0; i < skip->len && g_array_index(skip, uint32_t, i) != step; i++)
 			;
 		if (i < skip->len)
 			continue;
 		begin_step(step);
+		if (step == early.step)
+			fence_early();
 		act_random();
 		if (sim.faults && sim_chance(6))
 			nature_random();

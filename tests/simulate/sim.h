@@ -70,11 +70,14 @@ struct engine {
 	bool draining;
 	/* Quiesced and drained, to be closed and opened anew: a hot swap. */
 	bool swapping, drained;
+	uint32_t drains; /* asked for, and not answered */
 	/* It said E_AGAIN, and no ROOM has come since. */
 	bool full;
 	uint8_t identity[16];
 	uint64_t seq;
 	int32_t arrivals; /* MESSAGE events less what was received */
+	/* The receipt from outside came before its end: it ends CLOSED, whatever was stuck. */
+	bool fenced;
 	/* Registrations that failed: what was made of them goes again, when the runner comes to it. */
 	uint32_t ghosts;
 	struct area areas[SIM_AREAS];
@@ -91,7 +94,8 @@ struct link {
 		uint32_t incarnation;
 		uint64_t peer;
 		enum thing_state state;
-		bool stuck; /* PEER_DOWN said that something of it is quarantined */
+		bool stuck;      /* PEER_DOWN said that something of it is quarantined */
+		uint32_t drains; /* asked for, and not answered */
 	} side[2];
 };
 
@@ -166,12 +170,13 @@ struct message {
 #define SIM_FATAL 128u   /* devices die */
 #define SIM_BUSY 256u    /* destroys are refused with EBUSY */
 #define SIM_HOSTILE 512u /* peers use keys for what they were not given for */
+#define SIM_QUEUE 2048u  /* completion queues break, and go on as if nothing had been */
 #define SIM_WEAK 1024u   /* the device is one whose word on an end is not believed */
 
 /* What was seen, for the summary. */
 struct counts {
 	uint64_t events, done, executed, returned_late, revoked, quarantined, closed, calls,
-		accesses, sent, received, offers, ready, swaps, fenced;
+		accesses, sent, received, offers, ready, swaps, fenced, renewed;
 };
 
 struct sim {
@@ -180,6 +185,7 @@ struct sim {
 	uint32_t steps;
 	uint32_t faults;
 	uint32_t rails;
+	bool renews; /* windows are soon worn, so that connections are renewed */
 	bool winding_down;
 	bool fenced; /* the devices have gone: what lives of them is nobody's */
 	bool late;   /* engines in quarantine are kept, for the receipt from outside */
@@ -243,6 +249,9 @@ void judge_end(void);
 /* Once the devices have gone: what is quarantined gets the receipt from outside; its events have been polled;
  * and so does what was released in quarantine. */
 void judge_fence(struct engine *e);
+/* To an engine, or to the owners of those that were released (NULL). */
+void judge_tell(const struct engine *to, const uint8_t *identity, uint32_t receipt);
+void judge_fence_early(struct engine *e);
 void judge_fenced(struct engine *e);
 void judge_fence_residue(void);
 
@@ -311,6 +320,8 @@ void act_refused(struct engine *e, int32_t status);
 
 /* ---- nature.c: the adversary ----------------------------------------------------------------------- */
 void nature_random(void);
+/* The runner of this engine is in a native call. */
+void nature_beside(struct escrow_engine *e);
 /* Nothing is broken any more. */
 void nature_calm(void);
 

@@ -152,6 +152,7 @@ static void add(struct total *t, uint32_t steps)
 	t->n.ready += outcome->n.ready;
 	t->n.swaps += outcome->n.swaps;
 	t->n.fenced += outcome->n.fenced;
+	t->n.renewed += outcome->n.renewed;
 }
 
 static void write_json(const gchar *path, const struct total *t, uint64_t first)
@@ -180,7 +181,8 @@ static void write_json(const gchar *path, const struct total *t, uint64_t first)
 		   {"offers", t->n.offers},
 		   {"offers_taken", t->n.ready},
 		   {"swaps", t->n.swaps},
-		   {"fenced", t->n.fenced}};
+		   {"fenced", t->n.fenced},
+		   {"renewed", t->n.renewed}};
 	JsonNode *root;
 	guint i;
 
@@ -322,11 +324,12 @@ int main(int argc, char **argv)
 	       " steps, %" PRIu64 " ops of which %" PRIu64 " executed, %" PRIu64
 	       " returned late, %" PRIu64 " grants revoked, %" PRIu64 " quarantines, %" PRIu64
 	       " native calls, %" PRIu64 " accesses, %" PRIu64 " messages, %" PRIu64
-	       " offers taken %" PRIu64 " times, %" PRIu64 " swaps, %" PRIu64 " fenced\n",
+	       " offers taken %" PRIu64 " times, %" PRIu64 " swaps, %" PRIu64 " fenced, %" PRIu64
+	       " renewed\n",
 	       total.runs, option_seed, total.failed, total.steps, total.n.done, total.n.executed,
 	       total.n.returned_late, total.n.revoked, total.n.quarantined, total.n.calls,
 	       total.n.accesses, total.n.received, total.n.offers, total.n.ready, total.n.swaps,
-	       total.n.fenced);
+	       total.n.fenced, total.n.renewed);
 	if (option_json)
 		write_json(option_json, &total, (uint64_t)option_seed);
 	clean = g_strdup_printf("rm -rf '%s'", folder);

@@ -6,24 +6,18 @@ set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${top_builddir:-$here/../../build}
 simulate=$build/tests/simulate/simulate
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
 n=0
+. "$here/../lib/say.sh"
+# check NAME COMMAND...: and the last thing that it said, however it went: how many runs there were.
 check() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$out/said" 2>&1; then
-		echo "ok $n - $name"
-	else
-		sed 's/^/# /' "$out/said"
-		echo "not ok $n - $name"
-	fi
-	tail -1 "$out/said" | sed 's/^/# /'
+	ok "$@"
+	tail -1 "$dir/out" | sed 's/^/# /'
 }
 again() {
-	"$simulate" --runs 1 --seed "$1" --trace "$out/a" && "$simulate" --runs 1 --seed "$1" --trace "$out/b" &&
-		[ -s "$out/a" ] && cmp "$out/a" "$out/b"
+	"$simulate" --runs 1 --seed "$1" --trace "$dir/a" && "$simulate" --runs 1 --seed "$1" --trace "$dir/b" &&
+		[ -s "$dir/a" ] && cmp "$dir/a" "$dir/b"
 }
 bad_luck() {
 	local seed rest device

@@ -289,11 +289,12 @@ EXPORT int rdma_init_qp_attr(struct rdma_cm_id *ib, struct ibv_qp_attr *attr, in
 {
 	struct cm_id *id = cm_of(ib);
 	struct call call;
-	bool known = id->state == CM_REP_RCVD || id->state == CM_REQ_RCVD ||
-		     id->state == CM_ACCEPTED || id->state == CM_ESTABLISHED;
+	bool known;
 
 	*mask = IBV_QP_STATE;
 	call_begin(&call, "init_qp_attr", &id->obj, OBJECT_CM_ID);
+	known = id->state == CM_REP_RCVD || id->state == CM_REQ_RCVD || id->state == CM_ACCEPTED ||
+		id->state == CM_ESTABLISHED;
 	if (id->rail < 0)
 		call.rc = EINVAL;
 	else if (attr->qp_state == IBV_QPS_INIT)

@@ -268,6 +268,8 @@ void async_acknowledged(void)
 EXPORT void softverbs_event(struct ibv_context *ib, int type, struct ibv_qp *qp, struct ibv_cq *cq)
 {
 	base_lock();
+	if (type == IBV_EVENT_CQ_ERR)
+		cq_of(cq)->dead = true;
 	async_raise(context_of(ib), (enum ibv_event_type)type, qp ? qp_of(qp) : NULL,
 		    cq ? cq_of(cq) : NULL);
 	base_unlock();

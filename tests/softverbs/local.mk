@@ -98,6 +98,13 @@ test_programs += %D%/test-returns
 %C%_test_returns_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_returns_LDADD    = $(softverbs_engine_ldadd)
 
+# Connections that have given their keys.
+test_programs += %D%/test-renew
+test_threaded += %D%/test-renew
+%C%_test_renew_SOURCES  = tests/unit/test-rdma-renew.c $(rdma_kit)
+%C%_test_renew_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_renew_LDADD    = $(softverbs_engine_ldadd)
+
 test_programs += %D%/test-rails
 test_threaded += %D%/test-rails
 %C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world) $(rdma_kit)
@@ -143,6 +150,13 @@ test_programs += %D%/test-cgroup
 %C%_test_cgroup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_cgroup_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
 # What there is, before an engine is open.
+# Functions of the test's own say what a device is like.
+test_programs += %D%/test-ports
+%C%_test_ports_SOURCES  = %D%/test-ports.c $(rdma_kit)
+%C%_test_ports_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_ports_LDADD    = $(softverbs_engine_ldadd)
+%C%_test_ports_LDFLAGS  = $(AM_LDFLAGS) -Wl,--wrap=verbs_query_device -Wl,--wrap=verbs_query_port \
+                          -Wl,--wrap=verbs_query_gids -Wl,--wrap=verbs_open_device
 test_programs += %D%/test-listing
 %C%_test_listing_SOURCES  = %D%/test-listing.c $(rdma_kit)
 %C%_test_listing_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
@@ -159,6 +173,28 @@ test_threaded += %D%/test-setup
 %C%_test_setup_SOURCES  = %D%/test-setup.c $(rdma_kit)
 %C%_test_setup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_setup_LDADD    = $(softverbs_engine_ldadd)
+# Two devices with one address.
+test_programs += %D%/test-elsewhere
+test_threaded += %D%/test-elsewhere
+%C%_test_elsewhere_SOURCES  = %D%/test-elsewhere.c $(rdma_kit)
+%C%_test_elsewhere_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
+%C%_test_elsewhere_LDADD    = $(softverbs_engine_ldadd)
+# A device that is lost wakes nobody.
+test_programs += %D%/test-late-events
+%C%_test_late_events_SOURCES  = %D%/test-late-events.c $(rdma_kit)
+%C%_test_late_events_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_late_events_LDADD    = $(softverbs_engine_ldadd)
+test_programs += %D%/test-silence
+test_threaded += %D%/test-silence
+%C%_test_silence_SOURCES  = %D%/test-silence.c $(rdma_kit)
+%C%_test_silence_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
+%C%_test_silence_LDADD    = $(softverbs_engine_ldadd)
+# And what it says meanwhile is no proof.
+test_programs += %D%/test-lost
+test_threaded += %D%/test-lost
+%C%_test_lost_SOURCES  = %D%/test-lost.c $(rdma_kit)
+%C%_test_lost_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_lost_LDADD    = $(softverbs_engine_ldadd)
 include %D%/catalogue.mk
 endif
 endif

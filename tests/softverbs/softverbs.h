@@ -76,7 +76,7 @@ void softverbs_kill_peers(struct ibv_context *context);
  * EIO at entry (personality old-kernel). */
 void softverbs_remove(int rail);
 /* Raises an asynchronous event (enum ibv_event_type) for a queue pair, a completion queue, or (both
- * NULL) the port. DEVICE_FATAL also makes the context fatal. */
+ * NULL) the port. DEVICE_FATAL also makes the context fatal, and CQ_ERR breaks the queue: ibv_poll_cq answers -1. */
 void softverbs_event(struct ibv_context *context, int type, struct ibv_qp *qp, struct ibv_cq *cq);
 /* Takes port 1 of rail 'rail' down (PORT_ERR; nothing passes) or up (PORT_ACTIVE). */
 void softverbs_port(int rail, int up);

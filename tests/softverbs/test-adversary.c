@@ -209,6 +209,27 @@ START_TEST(removed_device)
 }
 END_TEST
 
+/* What an adversary says of a queue is so. */
+START_TEST(a_queue_that_is_said_to_be_broken_is)
+{
+	struct ibv_async_event ev;
+	struct ibv_wc wc;
+	struct rig r;
+
+	rig_defaults(&r);
+	rig_connect(&r);
+	ck_assert_int_eq(rig_post(&r, IBV_WR_RDMA_WRITE, 0, 8, 1), 0);
+	rig_settle();
+	softverbs_event(r.a.ctx, IBV_EVENT_CQ_ERR, NULL, r.a.scq);
+	ck_assert_int_lt(ibv_poll_cq(r.a.scq, 1, &wc), 0);
+	ck_assert_int_eq(ibv_get_async_event(r.a.ctx, &ev), 0);
+	ck_assert_int_eq(ev.event_type, IBV_EVENT_CQ_ERR);
+	ck_assert_ptr_eq(ev.element.cq, r.a.scq);
+	ibv_ack_async_event(&ev);
+	rig_close(&r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("adversary");
@@ -224,6 +245,7 @@ int main(void)
 	tcase_add_test_raise_signal(t, live_key_over_free_memory_is_caught, SIGABRT);
 	tcase_add_loop_test(t, held_device_comes_too_late, 0, 2);
 	tcase_add_test(t, killed_peer_says_nothing);
+	tcase_add_test(t, a_queue_that_is_said_to_be_broken_is);
 	tcase_add_loop_test(t, removed_device, 0, 3);
 	suite_add_tcase(s, t);
 	return rig_run(s);

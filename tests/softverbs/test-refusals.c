@@ -6,6 +6,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
 
 #include "tests/lib/testing.h"
 #include "tests/softverbs/softverbs.h"
@@ -42,9 +47,10 @@ static const char *const to_open[] = {
 	"create_cq",   "create_event_channel", "create_id",  "bind_addr", "listen"};
 
 /* The first call, the second, and so on, until there is no further one: then the engine opens. */
-START_TEST(an_open_that_is_refused)
+static void open_refused(const char *call, int errnum, escrow_status status)
 {
-	const char *call = to_open[_i];
+	/* Without a channel nobody is asked whose an address is, and the next try is what counts. */
+	bool every = !strcmp(call, "create_event_channel");
 	unsigned int nth, failed = 0;
 
 	for (nth = 1; nth < 6; nth++) {
@@ -52,13 +58,15 @@ START_TEST(an_open_that_is_refused)
 		escrow_status st;
 
 		softverbs_script_clear();
-		ck_assert_int_eq(softverbs_script(call, nth, SOFTVERBS_REFUSED, EIO), 0);
+		ck_assert_int_eq(softverbs_script(call, every ? 0 : nth, SOFTVERBS_REFUSED, errnum),
+				 0);
 		st = end_try(&a, settings, &error);
 		softverbs_script_clear();
 		if (st == ESCROW_OK) {
 			close_tried(&a);
 		} else {
 			failed++;
+			ck_assert_int_eq(st, status);
 			ck_assert_msg(error.status == st && strlen(error.text) > 10, "%s",
 				      error.text);
 		}
@@ -70,6 +78,13 @@ START_TEST(an_open_that_is_refused)
 		      "%s", call);
 	end_open(&a, 'a', settings);
 	end_close(&a);
+}
+
+START_TEST(an_open_that_is_refused)
+{
+	open_refused(to_open[_i], EIO, ESCROW_E_DEVICE);
+	open_refused(to_open[_i], ENOMEM, ESCROW_E_NO_MEMORY);
+	open_refused(to_open[_i], EMFILE, ESCROW_E_NO_MEMORY);
 }
 END_TEST
 
@@ -100,6 +115,48 @@ START_TEST(a_registration_that_is_refused)
 	ck_assert_uint_eq(region, 7);
 	ck_assert_uint_gt(strlen(error.text), 10);
 	ck_assert_uint_eq(end_used(&a, ESCROW_CHARGE_BYTES), before);
+	end_close(&a);
+}
+END_TEST
+
+static bool may_lock_all(bool on)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+	uint32_t bit = 1u << CAP_IPC_LOCK;
+
+	ck_assert_int_eq((int)syscall(SYS_capget, &head, data), 0);
+	if (on && !(data[0].permitted & bit))
+		return false;
+	data[0].effective = on ? data[0].effective | bit : data[0].effective & ~bit;
+	ck_assert_int_eq((int)syscall(SYS_capset, &head, data), 0);
+	return true;
+}
+
+/*
+ * Of one errno there are two reasons: what may be locked, which whoever has CAP_IPC_LOCK is not asked, and no memory.  Whole
+ * pages are locked: four bytes in two of them exceed what one page leaves.
+ */
+START_TEST(no_memory_or_no_more_to_lock)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), region;
+	struct escrow_error error = {.size = sizeof(error)};
+	struct escrow_region_args args = {.size = sizeof(args),
+					  .length = _i ? 4 : END_BYTES,
+					  .memory_kind = ESCROW_MEMORY_HOST,
+					  .dmabuf_fd = -1};
+	struct rlimit limit = {2 * page - 1, 2 * page - 1};
+
+	end_open(&a, 'a', settings);
+	args.addr = a.memory + (_i ? page - 2 : 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	for (int capable = 1; capable >= 0; capable--) {
+		if (!may_lock_all(capable))
+			continue; /* it was never there */
+		ck_assert_int_eq(softverbs_script("reg_mr", 1, SOFTVERBS_REFUSED, ENOMEM), 0);
+		ck_assert_int_eq(OPS->register_memory(a.engine, &args, &region, &error),
+				 capable ? ESCROW_E_NO_MEMORY : ESCROW_E_MEMLOCK);
+	}
 	end_close(&a);
 }
 END_TEST
@@ -213,6 +270,7 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	MANY(an_open_that_is_refused, to_open);
 	MANY(a_registration_that_is_refused, registrations);
+	tcase_add_loop_test(t, no_memory_or_no_more_to_lock, 0, 2);
 	MANY(a_connection_that_is_refused, to_connect);
 	MANY(a_setting_that_cannot_be, odd);
 	tcase_add_test(t, a_text_that_is_too_long);

@@ -12,23 +12,8 @@ export XDG_RUNTIME_DIR=$dir
 . "$top_srcdir/tests/lib/ports.sh"
 n=0
 
-# ok NAME COMMAND...: one line, and what the command said if it failed.
-ok() {
-	local name=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$dir/out" 2>&1; then
-		echo "ok $n - $name"
-	else
-		sed 's/^/# /' "$dir/out"
-		echo "not ok $n - $name"
-	fi
-}
-
-skip() {
-	n=$((n + 1))
-	echo "ok $n - $1 # SKIP $2"
-}
+# shellcheck source=tests/lib/say.sh
+. "$top_srcdir/tests/lib/say.sh"
 
 bench() { timeout 600 "$escrow" bench "$@"; }
 
@@ -164,7 +149,7 @@ ok "an unknown op" refused "--op reed: allowed: read, write, mix" --op reed
 ok "an unknown unit" refused "--unit MB: allowed: GB, GiB, Gb" --unit MB
 ok "a time that is no number" refused "--duration nan" --duration nan
 ok "no time" refused "--duration 0: 0.001 to 86400 is allowed" --duration 0
-ok "fewer than no ops" refused "--iterations -1: 0 to 1e+12 is allowed" --iterations -1
+ok "fewer than no ops" refused "--iterations -1: 0 to 1000000000000 is allowed" --iterations -1
 ok "no repeat" refused "--repeat 0: 1 to 99 is allowed" --repeat 0
 ok "a processor that is not there" refused "--pin 1023" --pin 1023
 ok "memory that holds no block of each thread" refused "--memory 4K: 8192 to" --size 4K --threads 2 --memory 4K

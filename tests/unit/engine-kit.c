@@ -325,6 +325,18 @@ uint64_t kit_transfer(struct kit *b, uint64_t remote, uint32_t opcode, uint64_t 
 	return id;
 }
 
+uint64_t kit_used(struct kit *k, uint32_t kind)
+{
+	struct escrow_charge all[64];
+	int32_t n = KIT_OPS->charges(k->engine, all, 64, sizeof(all[0])), i;
+
+	for (i = 0; i < n; i++)
+		if (all[i].kind == kind && !all[i].peer_name[0])
+			return all[i].used;
+	ck_abort_msg("no charge of kind %u", kind);
+	return 0;
+}
+
 const struct escrow_fault *kit_faults(struct kit *k)
 {
 	const struct escrow_fault *f = KIT_OPS->get_extension(k->engine, ESCROW_FAULT_ID);

@@ -70,6 +70,8 @@ uint64_t kit_grant_from(struct kit *a, struct kit *b, uint32_t rights, uint64_t 
 /* One op of b between b->memory + at and the remote + remote_at. */
 uint64_t kit_transfer(struct kit *b, uint64_t remote, uint32_t opcode, uint64_t at,
 		      uint64_t remote_at, uint64_t length);
+/* What is charged of this kind, of all peers. */
+uint64_t kit_used(struct kit *k, uint32_t kind);
 const struct escrow_fault *kit_faults(struct kit *k);
 void kit_plan(struct kit *k, const char *plan);
 /* Aborts and waits for CLOSED (or, if `quarantined`, QUARANTINED with object 0); releases. */

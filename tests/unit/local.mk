@@ -23,6 +23,11 @@ test_programs += %D%/test-rdma-returns
 %C%_test_rdma_returns_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_rdma_returns_LDADD    = $(rdma_test_ldadd)
 
+test_programs += %D%/test-rdma-renew
+%C%_test_rdma_renew_SOURCES  = %D%/test-rdma-renew.c $(rdma_kit)
+%C%_test_rdma_renew_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_test_rdma_renew_LDADD    = $(rdma_test_ldadd)
+
 test_programs += %D%/test-rdma-rails
 %C%_test_rdma_rails_SOURCES  = %D%/test-rdma-rails.c $(rdma_world) $(rdma_kit)
 %C%_test_rdma_rails_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
@@ -78,6 +83,10 @@ check_LTLIBRARIES += %D%/libhosting.la
 %C%_libhosting_la_CFLAGS  = $(AM_CFLAGS) $(CHECK_CFLAGS)
 host_test_ldadd = tests/unit/libhosting.la tests/unit/libmodules.la plugin/libescrow.la $(test_ldadd)
 
+test_programs += %D%/test-elf-hostile
+%C%_test_elf_hostile_SOURCES = %D%/test-elf-hostile.c
+%C%_test_elf_hostile_LDADD   = $(host_test_ldadd)
+
 test_programs += %D%/test-elf
 %C%_test_elf_SOURCES = %D%/test-elf.c
 %C%_test_elf_LDADD   = $(host_test_ldadd)
@@ -103,15 +112,53 @@ test_programs += %D%/test-process-quota
 %C%_test_process_quota_CFLAGS  = $(AM_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_process_quota_LDADD   = $(host_test_ldadd) $(GLIB_LIBS)
 
+test_programs += %D%/test-process-names
+%C%_test_process_names_SOURCES = %D%/test-process-names.c
+%C%_test_process_names_LDADD   = $(host_test_ldadd)
+
 test_programs += %D%/test-host
 %C%_test_host_SOURCES = %D%/test-host.c
 %C%_test_host_CFLAGS  = $(AM_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_host_LDADD   = $(host_test_ldadd) $(GLIB_LIBS)
 
+test_programs += %D%/test-fork
+%C%_test_fork_SOURCES = %D%/test-fork.c tests/lib/leave.h
+%C%_test_fork_CFLAGS  = $(AM_CFLAGS) $(GLIB_CFLAGS)
+%C%_test_fork_LDADD   = $(host_test_ldadd) $(GLIB_LIBS)
+
 test_scripts  += %D%/test-libescrow-page.sh
+# In secure mode no path but the program's own says where the library is.
+test_scripts  += %D%/test-secure.sh
+test_helpers  += %D%/finder
+%C%_finder_SOURCES = %D%/finder.c
+%C%_finder_LDADD   = plugin/libescrow.la
+%C%_finder_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(abs_top_builddir)/plugin/.libs
+
 test_programs += %D%/test-swap
-%C%_test_swap_SOURCES = %D%/test-swap.c
+%C%_test_swap_SOURCES = %D%/test-swap.c %D%/swapping.c %D%/swapping.h
 %C%_test_swap_LDADD   = $(host_test_ldadd)
+
+test_programs += %D%/test-swap-late
+%C%_test_swap_late_SOURCES = %D%/test-swap-late.c %D%/swapping.c %D%/swapping.h
+%C%_test_swap_late_LDADD   = $(host_test_ldadd)
+
+test_programs += %D%/test-swap-mute
+%C%_test_swap_mute_SOURCES = %D%/test-swap-mute.c %D%/swapping.c %D%/swapping.h
+%C%_test_swap_mute_LDADD   = $(host_test_ldadd)
+
+test_programs += %D%/test-room
+%C%_test_room_SOURCES = %D%/test-room.c
+%C%_test_room_LDADD   = $(host_test_ldadd)
+
+test_programs += %D%/test-host-args
+%C%_test_host_args_SOURCES = %D%/test-host-args.c
+%C%_test_host_args_LDADD   = $(host_test_ldadd)
+
+test_programs += %D%/test-stale
+%C%_test_stale_SOURCES  = %D%/test-stale.c
+%C%_test_stale_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+%C%_test_stale_CFLAGS   = $(AM_CFLAGS) $(GLIB_CFLAGS)
+%C%_test_stale_LDADD    = $(host_test_ldadd) $(GLIB_LIBS)
 
 test_programs += %D%/test-process-slots
 %C%_test_process_slots_SOURCES = %D%/test-process-slots.c %D%/pair.c %D%/pair.h
@@ -154,7 +201,7 @@ test_threaded += %D%/test-mock-device %D%/test-mock-process
 include %D%/ledger/local.mk
 test_programs += %D%/test-ledger-rules %D%/test-ledger-owner %D%/test-ledger-loan \
     %D%/test-ledger-op %D%/test-ledger-quota %D%/test-ledger-grant %D%/test-ledger-join %D%/test-ledger-quarantine \
-    %D%/test-ledger-row %D%/test-ledger-walk %D%/test-ledger-threads %D%/test-ledger-check
+    %D%/test-ledger-row %D%/test-ledger-walk %D%/test-ledger-threads %D%/test-ledger-check %D%/test-ledger-places
 %C%_test_ledger_check_SOURCES = %D%/test-ledger-check.c %D%/ledger/windows.h
 %C%_test_ledger_check_LDADD   = $(ledger_test_ldadd)
 test_threaded += %D%/test-ledger-threads
@@ -172,6 +219,8 @@ test_threaded += %D%/test-ledger-threads
 %C%_test_ledger_grant_LDADD   = $(ledger_test_ldadd)
 %C%_test_ledger_join_SOURCES = %D%/test-ledger-join.c %D%/ledger/windows.h
 %C%_test_ledger_join_LDADD   = $(ledger_test_ldadd)
+%C%_test_ledger_places_SOURCES = %D%/test-ledger-places.c
+%C%_test_ledger_places_LDADD   = $(ledger_test_ldadd)
 %C%_test_ledger_quarantine_SOURCES = %D%/test-ledger-quarantine.c
 %C%_test_ledger_quarantine_LDADD   = $(ledger_test_ldadd)
 %C%_test_ledger_row_SOURCES = %D%/test-ledger-row.c
@@ -187,11 +236,11 @@ engine_test_ldadd = backends/engine/libengine.la backends/mock/libmock.la $(test
 test_programs += %D%/test-engine-batch
 %C%_test_engine_batch_SOURCES = %D%/test-engine-batch.c $(engine_kit)
 %C%_test_engine_batch_LDADD   = $(engine_test_ldadd)
-# A function of the test's own stands before the engine's choice of a connection.
+# Functions of the test's own stand before the engine's choice of a connection, and before what wakes the host.
 test_programs += %D%/test-engine-midway
 %C%_test_engine_midway_SOURCES = %D%/test-engine-midway.c $(engine_kit)
 %C%_test_engine_midway_LDADD   = $(engine_test_ldadd)
-%C%_test_engine_midway_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=en_choose
+%C%_test_engine_midway_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=en_choose -Wl,--wrap=event_wake
 test_programs += %D%/test-engine-path
 %C%_test_engine_path_SOURCES = %D%/test-engine-path.c $(engine_kit)
 %C%_test_engine_path_LDADD   = $(engine_test_ldadd)
@@ -215,15 +264,35 @@ test_programs += %D%/test-engine-binds
 %C%_test_engine_binds_SOURCES = %D%/test-engine-binds.c $(engine_kit)
 %C%_test_engine_binds_LDADD   = $(engine_test_ldadd)
 %C%_test_engine_binds_LDFLAGS = -Wl,--wrap=en_help_work
+test_programs += %D%/test-engine-fence
+%C%_test_engine_fence_SOURCES = %D%/test-engine-fence.c $(engine_kit)
+%C%_test_engine_fence_LDADD   = $(engine_test_ldadd)
 test_programs += %D%/test-engine-windows
 %C%_test_engine_windows_SOURCES = %D%/test-engine-windows.c $(engine_kit)
 %C%_test_engine_windows_LDADD   = $(engine_test_ldadd)
+renew_kit = %D%/renew-kit.c %D%/renew-kit.h $(engine_kit)
+test_programs += %D%/test-engine-renew %D%/test-engine-silence
+%C%_test_engine_renew_SOURCES   = %D%/test-engine-renew.c $(renew_kit)
+%C%_test_engine_renew_LDADD     = $(engine_test_ldadd)
+%C%_test_engine_silence_SOURCES = %D%/test-engine-silence.c $(renew_kit)
+%C%_test_engine_silence_LDADD   = $(engine_test_ldadd)
+test_programs += %D%/test-engine-keys
+%C%_test_engine_keys_SOURCES = %D%/test-engine-keys.c $(renew_kit)
+%C%_test_engine_keys_LDADD   = $(engine_test_ldadd)
+%C%_test_engine_keys_LDFLAGS = -Wl,--wrap=en_keys_asked -Wl,--wrap=en_window_take
 test_programs += %D%/test-engine-post
 %C%_test_engine_post_SOURCES = %D%/test-engine-post.c $(engine_kit)
 %C%_test_engine_post_LDADD   = $(engine_test_ldadd)
 test_programs += %D%/test-engine-room
 %C%_test_engine_room_SOURCES = %D%/test-engine-room.c $(engine_kit)
 %C%_test_engine_room_LDADD   = $(engine_test_ldadd)
+test_programs += %D%/test-engine-poison
+%C%_test_engine_poison_SOURCES = %D%/test-engine-poison.c $(engine_kit)
+%C%_test_engine_poison_LDADD   = $(engine_test_ldadd)
+test_programs += %D%/test-engine-gone
+%C%_test_engine_gone_SOURCES = %D%/test-engine-gone.c $(engine_kit)
+%C%_test_engine_gone_LDADD   = $(engine_test_ldadd)
+%C%_test_engine_gone_LDFLAGS = -Wl,--wrap=ledger_owner_event
 
 test_programs += %D%/test-engine-meet %D%/test-engine-talk %D%/test-engine-claims
 %C%_test_engine_meet_SOURCES = %D%/test-engine-meet.c $(engine_kit)
@@ -233,15 +302,24 @@ test_programs += %D%/test-engine-meet %D%/test-engine-talk %D%/test-engine-claim
 %C%_test_engine_claims_SOURCES = %D%/test-engine-claims.c $(engine_kit)
 %C%_test_engine_claims_LDADD   = $(engine_test_ldadd)
 
-test_programs += %D%/test-engine-messages %D%/test-engine-offers %D%/test-engine-hostile %D%/test-engine-plan
+test_programs += %D%/test-engine-messages %D%/test-engine-offers %D%/test-engine-many %D%/test-engine-hostile \
+    %D%/test-engine-plan
 %C%_test_engine_messages_SOURCES = %D%/test-engine-messages.c $(engine_kit)
 %C%_test_engine_messages_LDADD   = $(engine_test_ldadd)
+%C%_test_engine_many_SOURCES    = %D%/test-engine-many.c $(engine_kit)
+%C%_test_engine_many_LDADD      = $(engine_test_ldadd)
 %C%_test_engine_offers_SOURCES  = %D%/test-engine-offers.c $(engine_kit)
 %C%_test_engine_offers_LDADD    = $(engine_test_ldadd)
 %C%_test_engine_hostile_SOURCES = %D%/test-engine-hostile.c $(engine_kit)
 %C%_test_engine_hostile_LDADD   = $(engine_test_ldadd)
 %C%_test_engine_plan_SOURCES    = %D%/test-engine-plan.c $(engine_kit)
 %C%_test_engine_plan_LDADD      = $(engine_test_ldadd)
+
+test_programs += %D%/test-engine-handles %D%/test-engine-walk
+%C%_test_engine_handles_SOURCES = %D%/test-engine-handles.c %D%/handles.h $(engine_kit)
+%C%_test_engine_handles_LDADD   = $(engine_test_ldadd)
+%C%_test_engine_walk_SOURCES    = %D%/test-engine-walk.c %D%/handles.h $(engine_kit)
+%C%_test_engine_walk_LDADD      = $(engine_test_ldadd)
 
 test_programs += %D%/test-engine-slots
 %C%_test_engine_slots_SOURCES = %D%/test-engine-slots.c tests/lib/leave.h $(engine_kit)

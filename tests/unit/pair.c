@@ -148,19 +148,11 @@ static void exchange(struct pair *pair)
 	}
 }
 
-void pair_make(struct pair *pair, int passive, const char *const *settings)
+void pair_connect(struct pair *pair, int passive)
 {
 	unsigned char bytes[4096];
 
-	memset(pair, 0, sizeof(*pair));
-	pair->batch = 16;
-	pair->module = hosting_module("mock");
-	pair->mover.host = hosting_open(pair->module, 0, settings);
-	pair->still.host = hosting_open(pair->module, 0, NULL);
-	pair->mover.region = hosting_register(pair->mover.host, pair->mover.memory, PAIR_BYTES,
-					      &pair->mover.freed);
-	pair->still.region = hosting_register(pair->still.host, pair->still.memory, PAIR_BYTES,
-					      &pair->still.freed);
+	pair->mover.up = pair->still.up = 0;
 	if (passive)
 		connect_to(&pair->still, "mover", bytes,
 			   invite(&pair->mover, "still", bytes, sizeof(bytes)));
@@ -172,6 +164,20 @@ void pair_make(struct pair *pair, int passive, const char *const *settings)
 	pair->mover.peer = pair->mover.up;
 	pair->still.peer = pair->still.up;
 	exchange(pair);
+}
+
+void pair_make(struct pair *pair, int passive, const char *const *settings)
+{
+	memset(pair, 0, sizeof(*pair));
+	pair->batch = 16;
+	pair->module = hosting_module("mock");
+	pair->mover.host = hosting_open(pair->module, 0, settings);
+	pair->still.host = hosting_open(pair->module, 0, NULL);
+	pair->mover.region = hosting_register(pair->mover.host, pair->mover.memory, PAIR_BYTES,
+					      &pair->mover.freed);
+	pair->still.region = hosting_register(pair->still.host, pair->still.memory, PAIR_BYTES,
+					      &pair->still.freed);
+	pair_connect(pair, passive);
 }
 
 void pair_end(struct pair *pair)

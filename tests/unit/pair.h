@@ -40,6 +40,8 @@ struct pair {
 
 /* passive: the mover was invited, and does not ask.  settings: of the mover. */
 void pair_make(struct pair *pair, int passive, const char *const *settings);
+/* Connects the two once more, and each grants all of its region to the other by the new peer. */
+void pair_connect(struct pair *pair, int passive);
 /* Both close, CLOSED, and both regions are freed. */
 void pair_end(struct pair *pair);
 

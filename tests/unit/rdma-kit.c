@@ -170,7 +170,11 @@ int32_t end_poll(struct end *e)
 
 	ck_assert_int_ge(n, 0);
 	e->nseen += (uint32_t)n;
-	ck_assert_uint_lt(e->nseen, 256);
+	/* A ROOM that is told again before it was taken says no more. */
+	while (e->nseen > 1 && e->seen[e->nseen - 1].kind == ESCROW_EV_ROOM &&
+	       e->seen[e->nseen - 2].kind == ESCROW_EV_ROOM)
+		e->nseen--;
+	ck_assert_msg(e->nseen < 256, "256 events, the last of kind %u", e->seen[255].kind);
 	return n;
 }
 

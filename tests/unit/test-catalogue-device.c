@@ -367,12 +367,13 @@ START_TEST(f03_exit_with_a_quarantine)
 }
 END_TEST
 
+static const char *const insisting[] = {"test.faults=1", "max_rails=1", "drain_ms=300",
+					"rdma.allow_weak_environment=1", NULL};
+
 /* R28: with the switch that hides failed destroys an engine is not opened; Q04: where the host insists, no reset and no
  * deregistration is a proof, and what no completion settles is kept. */
 START_TEST(r28_an_environment_that_hides_failures)
 {
-	static const char *const insisting[] = {"test.faults=1", "max_rails=1", "drain_ms=300",
-						"rdma.allow_weak_environment=1", NULL};
 	struct escrow_error error = {.size = sizeof(error)};
 	struct escrow_limits limits = {.size = sizeof(limits)};
 	struct escrow_event ev;
@@ -394,6 +395,46 @@ START_TEST(r28_an_environment_that_hides_failures)
 	ck_assert_int_eq(ev.status, ESCROW_E_UNQUIESCED);
 	ck_assert_int_eq(ev.custody, ESCROW_CUSTODY_HELD);
 	ck_assert_uint_eq(end_quarantine(&user), END_BYTES);
+}
+END_TEST
+
+/* How many of a kind are quarantined. */
+static uint32_t kept(struct end *e, uint32_t kind)
+{
+	struct escrow_record records[64];
+	uint64_t cursor = 0;
+	uint32_t count = 0;
+	int32_t n;
+
+	while ((n = OPS->records(e->engine, &cursor, records, 64, sizeof(records[0]))) > 0)
+		for (int32_t i = 0; i < n; i++)
+			count += records[i].kind == kind &&
+				 records[i].state == ESCROW_OWNER_QUARANTINED;
+	return count;
+}
+
+/* R28: nothing was owed, and destroys say 0, as if they had failed: queue pairs (0), and queues without any (1), are kept. */
+START_TEST(r28_what_may_be_there_yet_is_kept)
+{
+	struct escrow_event ev;
+
+	ck_assert_int_eq(setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1), 0);
+	if (_i == 0) {
+		both_open(insisting);
+		end_plan(&user, "destroy_qp=lie");
+		disconnects(&user, user_peer);
+		ck_assert_int_eq(end_wait_of(&user, ESCROW_EV_PEER_DOWN, user_peer).status,
+				 ESCROW_E_UNQUIESCED);
+		ck_assert_uint_eq(end_used(&user, ESCROW_CHARGE_CONNECTIONS), 1);
+	} else {
+		ck_assert_int_eq(end_try(&user, insisting, NULL), ESCROW_OK);
+	}
+	closes(user.engine);
+	do {
+		end_poll(&user);
+		ck_assert(!end_has_seen(&user, ESCROW_EV_CLOSED));
+	} while (!end_seen(&user, ESCROW_EV_QUARANTINED, 0, &ev) || ev.object);
+	ck_assert_uint_ge(kept(&user, _i ? ESCROW_OWNER_LANE : ESCROW_OWNER_CONNECTION), 1);
 }
 END_TEST
 
@@ -435,6 +476,7 @@ END_TEST
 static void add(TCase *t)
 {
 	tcase_add_loop_test(t, r28_an_environment_that_hides_failures, 0, 2);
+	tcase_add_loop_test(t, r28_what_may_be_there_yet_is_kept, 0, 2);
 	tcase_add_loop_test(t, r29_a_device_that_cannot_do_it_is_refused, 0, 2);
 	tcase_add_test(t, f03_exit_with_a_quarantine);
 	tcase_add_test(t, field_23_who_polls_does_not_destroy);

@@ -213,6 +213,99 @@ START_TEST(nothing_is_registered_by_a_poll)
 }
 END_TEST
 
+/* ---- Refused on a connection that came back ---------------------------------------------------------- */
+static int refuse_one(struct native_conn *c, struct native_wr *wr, uint32_t n, uint32_t *posted)
+{
+	if (wr->opcode != NATIVE_BIND || binds++)
+		return mock_native.post(c, wr, n, posted);
+	*posted = 0;
+	return ENOMEM;
+}
+
+/* The bind is refused (0), or what must be there before it (1): the grant stands, and gets its window when there is one. */
+START_TEST(refused_for_a_grant_that_stands)
+{
+	struct grant *g;
+
+	kit_inexact = _i == 1;
+	open_ends("mock.contexts=2");
+	kit_table.register_region = register_elsewhere;
+	lose(conn_of(&a, 1));
+	g = grant_part();
+	ck_assert_int_eq(kit_wait(&a, &b, ESCROW_EV_GRANT_READY).status, ESCROW_OK);
+	binds = tried = 0;
+	if (_i)
+		full = a.engine->contexts[1].native;
+	else
+		kit_table.post = refuse_one;
+	until_back(conn_of(&a, 1));
+	for (int i = 0; !binds && !tried; i++) {
+		ck_assert_int_lt(i, TURNS);
+		turn();
+	}
+	full = NULL;
+	for (int i = 0; !g->windows[1] || g->windows[1]->use != WINDOW_BOUND; i++) {
+		ck_assert_int_lt(i, TURNS);
+		turn();
+	}
+	kit_table.post = mock_native.post;
+	kit_table.register_region = mock_native.register_region;
+	close_ends();
+	kit_inexact = false;
+}
+END_TEST
+
+/* ---- Never bound, and the device goes --------------------------------------------------------------- */
+static uint64_t granted_by(struct kit *k)
+{
+	struct escrow_charge charges[64];
+	int32_t n = KIT_OPS->charges(k->engine, charges, 64, sizeof(charges[0]));
+
+	for (int32_t i = 0; i < n; i++)
+		if (charges[i].kind == ESCROW_CHARGE_GRANTS && !charges[i].peer_name[0])
+			return charges[i].used;
+	return 0;
+}
+
+static uint32_t told(struct kit *k, uint16_t kind, uint64_t object)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < k->nseen; i++)
+		count += k->seen[i].kind == kind && k->seen[i].object == object;
+	return count;
+}
+
+/*
+ * The loss quarantines the window that the grant has set apart, and with it the grant: so it ends, and it stays
+ * charged.
+ */
+START_TEST(set_apart_on_a_device_that_is_lost)
+{
+	struct escrow_grant_args args = {
+		.size = sizeof(args), .rights = ESCROW_MAY_READ, .length = 4096};
+	struct escrow_event ev;
+	uint64_t grant;
+
+	open_ends("test.faults=1");
+	args.peer = a.peer;
+	args.region = a.region;
+	ck_assert_int_eq(KIT_OPS->grant(a.engine, &args, &grant, NULL), ESCROW_IN_PROGRESS);
+	kit_plan(&a, "device=fatal");
+	ck_assert_int_eq(KIT_OPS->close(a.engine, 0, ESCROW_CLOSE_ABORT), ESCROW_IN_PROGRESS);
+	kit_never(&a, &b, ESCROW_EV_CLOSED);
+	ev = kit_wait(&a, &b, ESCROW_EV_QUARANTINED);
+	while (ev.object && ev.object != grant)
+		ev = kit_wait(&a, &b, ESCROW_EV_QUARANTINED);
+	ck_assert_uint_eq(ev.object, grant);
+	ck_assert_uint_eq(told(&a, ESCROW_EV_GRANT_REVOKED, grant), 0);
+	ck_assert_uint_eq(granted_by(&a), 1);
+	KIT_OPS->release(a.engine);
+	a.engine = NULL;
+	kit_close(&b, NULL, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-binds");
@@ -221,6 +314,8 @@ int main(void)
 	tcase_add_test(t, refused_and_its_connection_ends);
 	tcase_add_test(t, flushed_on_a_spare_connection);
 	tcase_add_test(t, nothing_is_registered_by_a_poll);
+	tcase_add_loop_test(t, refused_for_a_grant_that_stands, 0, 2);
+	tcase_add_test(t, set_apart_on_a_device_that_is_lost);
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);
 	return testing_run(s);

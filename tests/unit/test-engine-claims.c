@@ -187,6 +187,104 @@ START_TEST(a_claim_joins_no_set)
 }
 END_TEST
 
+/* ---- Requests that wait -------------------------------------------------------------------------------- */
+static void start_with_room_for_one(void)
+{
+	static const char *const settings[] = {"test.faults=1", "drain_ms=100", "control_thread=0",
+					       "max_peers=1", NULL};
+
+	kit_settings = settings;
+	kit_start(&a, "a");
+	kit_start(&b, "b");
+	kit_settings = NULL;
+	kit_start(&c, "c");
+	if (memcmp(a.engine->incarnation, b.engine->incarnation, 16) < 0) {
+		struct kit kept = a;
+
+		a = b;
+		b = kept;
+	}
+}
+
+/* a's own way to b, which has lost, has the only place, so b's request waits for it; whatever c says in b's name. */
+START_TEST(claims_do_not_fill_what_waits)
+{
+	struct escrow_invite_args named = {.size = sizeof(named), .peer_name = "other"};
+	uint8_t open[1024], to_b[1024], to_a[1024];
+	uint64_t len, n, m = sizeof(to_a);
+
+	start_with_room_for_one();
+	len = invite_any(&a, open, sizeof(open));
+	n = invite_any(&b, to_b, sizeof(to_b));
+	ck_assert_int_eq(KIT_OPS->invite(a.engine, &named, to_a, &m), ESCROW_OK);
+	dial(&a, to_b, n);
+	kit_turn(&a, NULL);
+	claim = (struct claim){.on = true};
+	for (int i = 0; i < 20; i++) {
+		claim.epoch++;
+		dial(&c, open, len);
+		kit_turn(&c, NULL);
+		kit_turn(&a, NULL);
+	}
+	ck_assert_uint_gt(atomic_load(&a.engine->nwaiting), 0);
+	claim.on = false;
+	dial(&b, to_a, m);
+	kit_wait(&b, &a, ESCROW_EV_PEER_UP);
+	kit_wait(&a, &b, ESCROW_EV_PEER_UP);
+	end();
+}
+END_TEST
+
+static uint32_t refused;
+
+static int count_refused(struct native *n, struct native_request *request, const void *data,
+			 uint32_t len)
+{
+	refused++;
+	return 0;
+}
+
+/* Of who asks time and again for one connection only the last request waits. */
+START_TEST(who_asks_again_waits_once)
+{
+	struct native_event ev = {.kind = NATIVE_EV_REQUEST, .data_len = NATIVE_PRIVATE_BYTES};
+	struct wire_hello h = {.kind = WIRE_REJOIN};
+	struct peer *p;
+	uint8_t buf[1024];
+
+	start();
+	dial(&b, buf, invite_any(&a, buf, sizeof(buf)));
+	kit_wait(&b, &a, ESCROW_EV_PEER_UP);
+	a.peer = kit_wait(&a, &b, ESCROW_EV_PEER_UP).object;
+	p = en_peer_find(a.engine, a.peer);
+	memcpy(h.incarnation, b.engine->incarnation, 16);
+	h.target = wire_fold(a.engine->incarnation);
+	h.ticket = p->ticket;
+	h.mark = p->mark;
+	h.set = (uint32_t)p->epoch;
+	h.nrails = (uint8_t)p->nrails;
+	h.nlanes = (uint8_t)p->nlanes;
+	kit_table.reject = count_refused;
+	engine_lock(a.engine);
+	p->conns[0].renew = RENEW_DRAINED; /* that has not ended yet */
+	for (h.epoch = 2; h.epoch < 22; h.epoch++) {
+		h.proof = wire_proof(p->session, a.engine->incarnation, &h);
+		wire_hello_put(&h, ev.data);
+		en_news(a.engine, &ev);
+	}
+	ck_assert_uint_eq(atomic_load(&a.engine->nwaiting), 1);
+	ck_assert_uint_eq(refused, 19);
+	ck_assert_int_eq(wire_hello_get(a.engine->waiting[0].data, NATIVE_PRIVATE_BYTES, &h),
+			 ESCROW_OK);
+	ck_assert_uint_eq(h.epoch, 21);
+	atomic_store(&a.engine->nwaiting, 0);
+	p->conns[0].renew = RENEW_NOT;
+	engine_unlock(a.engine);
+	kit_table.reject = mock_native.reject;
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-claims");
@@ -196,6 +294,8 @@ int main(void)
 	tcase_add_loop_test(t, a_claim_ends_no_attempt, 0, 2);
 	tcase_add_test(t, a_claim_far_ahead);
 	tcase_add_test(t, a_claim_joins_no_set);
+	tcase_add_test(t, claims_do_not_fill_what_waits);
+	tcase_add_test(t, who_asks_again_waits_once);
 	suite_add_tcase(s, t);
 	return testing_run(s);
 }

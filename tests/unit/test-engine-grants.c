@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static uint64_t grants[GRANTS];
 
 static struct {
 	struct native_conn *conn; /* whose posts are noted: of the first bind that was seen */
-	uint32_t posts, binds, invalidations, most;
+	_Atomic uint32_t posts, binds, invalidations;
+	uint32_t most;
 	uint32_t take; /* of a post with more than that so many are taken, once; 0 = all */
 	_Atomic uint32_t by_us, invalidated;
 	pthread_t us;
@@ -258,6 +260,118 @@ static void until_it_sleeps(void)
 		loop_poll();
 }
 
+static void loop_await(uint16_t kind, uint32_t n)
+{
+	while (n)
+		n -= loop_poll() == kind;
+}
+
+/* n grants, or their revocations: `posts` before a poll, and one with it. */
+static bool together(uint32_t n, uint16_t kind, uint32_t posts)
+{
+	until_it_sleeps();
+	seen.binds = seen.invalidations = seen.posts = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (kind == ESCROW_EV_GRANT_READY)
+			grants[i] = grant_one(k.engine, peer, k.region);
+		else
+			KIT_OPS->revoke(k.engine, grants[i], 0);
+	}
+	posts = seen.posts == posts;
+	loop_await(kind, n);
+	ck_assert_uint_eq(seen.binds + seen.invalidations, n);
+	return posts && seen.posts == 1;
+}
+
+/* A full chain goes at once (`_i`), fewer with the poll.  But for the thread, which may look in between; not every time. */
+START_TEST(what_is_asked_is_posted_together)
+{
+	uint32_t n = _i ? CHAIN : CHAIN - 1, made = 0, ended_so = 0;
+
+	loop_open();
+	for (uint32_t turn = 0; turn < 10; turn++) {
+		made += together(n, ESCROW_EV_GRANT_READY, _i);
+		ended_so += together(n, ESCROW_EV_GRANT_REVOKED, _i);
+	}
+	ck_assert_uint_gt(made, 0);
+	ck_assert_uint_gt(ended_so, 0);
+	loop_close();
+}
+END_TEST
+
+/* Nor is anything left undone where nobody polls: the thread looks by itself. */
+START_TEST(the_thread_takes_what_nobody_comes_for)
+{
+	loop_open();
+	until_it_sleeps();
+	seen.binds = 0;
+	grants[0] = grant_one(k.engine, peer, k.region);
+	while (!seen.binds)
+		sched_yield();
+	loop_await(ESCROW_EV_GRANT_READY, 1);
+	loop_close();
+}
+END_TEST
+
+/*
+ * Nothing is left for a poll by who then waits for the descriptor, armed before (`_i`) or behind it.  The thread may be at
+ * work in some turns, and take it over.
+ */
+START_TEST(nothing_waits_while_the_host_does)
+{
+	uint32_t at_once = 0;
+
+	loop_open();
+	for (uint32_t turn = 0; turn < 10; turn++) {
+		until_it_sleeps();
+		while (_i && KIT_OPS->arm(k.engine, 0) != ESCROW_OK)
+			loop_poll();
+		seen.binds = 0;
+		for (uint32_t i = 0; i < 3; i++)
+			grants[i] = grant_one(k.engine, peer, k.region);
+		if (!_i)
+			KIT_OPS->arm(k.engine, 0);
+		at_once += seen.binds == 3;
+		loop_await(ESCROW_EV_GRANT_READY, 3);
+		for (uint32_t i = 0; i < 3; i++)
+			KIT_OPS->revoke(k.engine, grants[i], 0);
+		loop_await(ESCROW_EV_GRANT_REVOKED, 3);
+	}
+	ck_assert_uint_gt(at_once, 0);
+	loop_close();
+}
+END_TEST
+
+/* What limits look at is counted as grants come and go, and the same as who looks at each of them finds. */
+static void counted(uint32_t n)
+{
+	struct escrow_charge c = {.kind = ESCROW_CHARGE_GRANTS};
+
+	en_quota_count(k.engine, &c);
+	ck_assert_uint_eq(c.used, n);
+	ck_assert_uint_eq(k.engine->granted.grants, n);
+	ck_assert_uint_eq(k.engine->granted.bytes, n * UINT64_C(4096));
+	ck_assert_uint_eq(en_peer_find(k.engine, peer)->granted.grants, n);
+	ck_assert_uint_eq(en_peer_find(k.engine, peer)->granted.bytes, n * UINT64_C(4096));
+}
+
+START_TEST(what_limits_look_at)
+{
+	loop_open();
+	counted(0);
+	for (uint32_t i = 0; i < 3; i++)
+		grants[i] = grant_one(k.engine, peer, k.region);
+	counted(3);
+	loop_await(ESCROW_EV_GRANT_READY, 3);
+	for (uint32_t i = 3; i-- > 0;) {
+		KIT_OPS->revoke(k.engine, grants[i], 0);
+		loop_await(ESCROW_EV_GRANT_REVOKED, 1);
+		counted(i);
+	}
+	loop_close();
+}
+END_TEST
+
 /* A lane is somebody else's for as long as he likes: revoke does not wait for it, and the thread does. */
 START_TEST(revoked_while_a_lane_is_held)
 {
@@ -327,6 +441,22 @@ START_TEST(several_that_grant_beside_a_poll)
 }
 END_TEST
 
+/* The budgets of memory (docs/performance.md), with one rail, lane and window. */
+START_TEST(what_one_costs)
+{
+	static const char *const settings[] = {"max_rails=1", "num_lanes=1", NULL};
+	struct escrow_error error = {.size = sizeof(error)};
+	struct footprint f;
+
+	ck_assert_int_eq(kit_open(&a, "a", settings, &error), ESCROW_OK);
+	en_footprint(a.engine, &f);
+	ck_assert_uint_le(f.slice_slot, 128);
+	ck_assert_uint_le(f.grant, 512);
+	ck_assert_uint_le(f.connection, 65536);
+	kit_close(&a, NULL, false);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-grants");
@@ -337,8 +467,13 @@ int main(void)
 	tcase_add_loop_test(t, a_device_that_takes_a_part, 0, 4);
 	tcase_add_test(t, invalidations_that_are_refused);
 	tcase_add_test(t, the_thread_is_not_needed);
+	tcase_add_loop_test(t, what_is_asked_is_posted_together, 0, 2);
+	tcase_add_test(t, the_thread_takes_what_nobody_comes_for);
+	tcase_add_loop_test(t, nothing_waits_while_the_host_does, 0, 2);
 	tcase_add_test(t, revoked_while_a_lane_is_held);
 	tcase_add_test(t, several_that_grant_beside_a_poll);
+	tcase_add_test(t, what_limits_look_at);
+	tcase_add_test(t, what_one_costs);
 	suite_add_tcase(s, t);
 	return testing_run(s);
 }

@@ -5,6 +5,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <escrow/notify.h>
 
@@ -239,7 +241,176 @@ START_TEST(a_grant_is_no_offer)
 }
 END_TEST
 
+/* ---- What a message costs --------------------------------------------------------------------------------- */
+#define SMALL_ONES 8
+
+/* The whole pages of a table behind its first entries: nobody may look there, or all may again. */
+static void guard(void *table, uint64_t n, uint64_t size, int prot)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = ((uintptr_t)table + 64 * size + page - 1) & ~(page - 1);
+	uintptr_t to = ((uintptr_t)table + n * size) & ~(page - 1);
+
+	ck_assert_uint_lt(from, to);
+	ck_assert_int_eq(mprotect((void *)from, to - from, prot), 0); /* NOLINT: by pages */
+}
+
+static void guard_tables(int prot)
+{
+	struct escrow_engine *e = a.engine;
+
+	guard(e->remotes, e->config.max_remotes, sizeof(*e->remotes), prot);
+	guard(e->grants, e->config.max_grants, sizeof(*e->grants), prot);
+	guard(e->windows, e->nwindows, sizeof(*e->windows), prot);
+}
+
+static uint64_t offer_all(void)
+{
+	struct escrow_grant_args args = {.size = sizeof(args),
+					 .rights = ESCROW_MAY_READ,
+					 .region = a.region,
+					 .length = KIT_BYTES};
+	uint64_t offer;
+
+	ck_assert_int_eq(KIT_OPS->grant(a.engine, &args, &offer, NULL), ESCROW_OK);
+	return offer;
+}
+
+static struct lie small_one(int which, uint64_t offer)
+{
+	uint64_t epoch = atomic_load(&en_peer_find(a.engine, a.peer)->conns[0].epoch);
+	const struct lie all[SMALL_ONES] = {
+		{.type = WIRE_KEY, .a = 77},
+		{.type = WIRE_KEY, .a = 77, .b = epoch << 32 | 5},
+		{.type = WIRE_KEY_ASK, .a = 77},
+		{.type = WIRE_KEY_ASK, .a = grant},
+		{.type = WIRE_OFFER_ASK, .a = 77, .b = 78},
+		{.type = WIRE_OFFER_ASK, .a = offer, .b = 79},
+		{.type = WIRE_OFFER_RETURN, .a = 77},
+		{.type = WIRE_OFFER_ANSWER, .a = 0, .b = 7},
+	};
+
+	return all[which];
+}
+
+/* It is dealt with while the engine is locked: no table is gone through for it. */
+START_TEST(no_table_for_a_message)
+{
+	struct lie what;
+	int i;
+
+	start();
+	what = small_one(_i, offer_all());
+	guard_tables(PROT_NONE);
+	say(what);
+	for (i = 0; i < 20; i++)
+		kit_turn(&b, &a);
+	guard_tables(PROT_READ | PROT_WRITE);
+	kit_never(&a, &b, ESCROW_EV_PEER_LOST);
+	/* The one for b, the offer, and what was asked of that. */
+	ck_assert_uint_eq(kit_used(&a, ESCROW_CHARGE_GRANTS),
+			  what.type == WIRE_OFFER_ASK && what.b == 79 ? 3 : 2);
+	kit_transfer(&b, remote, ESCROW_WRITE, 0, 0, 64);
+	ck_assert_int_eq(kit_wait(&b, &a, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	end();
+}
+END_TEST
+
 #define MANY(test, what) tcase_add_loop_test(t, test, 0, (int)(sizeof(what) / sizeof((what)[0])))
+
+/* ---- Renewal -------------------------------------------------------------------------------------------- */
+static uint32_t epoch_of_a(void)
+{
+	return atomic_load(&en_peer_find(a.engine, a.peer)->conns[0].epoch);
+}
+
+static void start_with_one(void)
+{
+	static const char *const one[] = {"test.faults=1", "drain_ms=100", "control_thread=0",
+					  "mock.rails=1", NULL};
+
+	kit_settings = one;
+	start();
+	kit_settings = NULL;
+}
+
+/* Of connections that are not there, of others than that of now, or not asked for. */
+START_TEST(a_renewal_of_nothing)
+{
+	static const struct lie lies[] = {{.type = WIRE_DRAIN, .a = 1, .b = 1},
+					  {.type = WIRE_DRAIN, .a = UINT64_MAX, .b = 1},
+					  {.type = WIRE_DRAIN, .b = 77},
+					  {.type = WIRE_DRAIN, .b = UINT64_C(1) << 32 | 1},
+					  {.type = WIRE_DRAINED, .a = UINT64_MAX, .b = 1},
+					  {.type = WIRE_DRAINED, .b = 1},
+					  {.type = WIRE_DRAIN_NO, .a = UINT64_MAX},
+					  {.type = WIRE_DRAIN_NO, .b = 1},
+					  {.type = WIRE_KEY, .a = UINT64_MAX},
+					  {.type = WIRE_KEY_ASK, .a = UINT64_MAX}};
+
+	means_nothing(lies[_i]);
+}
+END_TEST
+
+/* It begins one and calls it off, time and again: that, too, goes through no table each time. */
+START_TEST(a_renewal_that_is_called_off)
+{
+	uint64_t n, as;
+	int i;
+
+	start_with_one();
+	guard_tables(PROT_NONE);
+	for (n = 1; n < 3; n++) {
+		as = epoch_of_a() | n << 32;
+		say((struct lie){.type = WIRE_DRAIN, .b = as});
+		for (i = 0; i < 20; i++)
+			kit_turn(&b, &a);
+		ck_assert_uint_eq(en_peer_find(a.engine, a.peer)->conns[0].renew, RENEW_DRAINING);
+		say((struct lie){.type = WIRE_DRAIN_NO, .b = as});
+		for (i = 0; i < 20; i++)
+			kit_turn(&b, &a);
+		ck_assert_uint_eq(en_peer_find(a.engine, a.peer)->conns[0].renew, RENEW_NOT);
+	}
+	guard_tables(PROT_READ | PROT_WRITE);
+	kit_never(&a, &b, ESCROW_EV_PEER_LOST);
+	kit_transfer(&b, remote, ESCROW_WRITE, 0, 0, 64);
+	ck_assert_int_eq(kit_wait(&b, &a, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	end();
+}
+END_TEST
+
+/* It begins one and never goes on: that is waited for until the deadline, and costs nothing. */
+START_TEST(a_renewal_that_does_not_go_on)
+{
+	start_with_one();
+	say((struct lie){.type = WIRE_DRAIN, .b = epoch_of_a()});
+	kit_never(&a, &b, ESCROW_EV_PEER_LOST);
+	kit_transfer(&b, remote, ESCROW_WRITE, 0, 0, 64);
+	ck_assert_int_eq(kit_wait(&b, &a, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	ck_assert_uint_eq(en_peer_find(a.engine, a.peer)->conns[0].renew, RENEW_DRAINING);
+	kit_now += UINT64_C(40001000000); /* 4 x connect_ms */
+	kit_never(&a, &b, ESCROW_EV_PEER_LOST);
+	ck_assert_uint_eq(en_peer_find(a.engine, a.peer)->conns[0].renew, RENEW_NOT);
+	kit_transfer(&b, remote, ESCROW_WRITE, 0, 0, 64);
+	ck_assert_int_eq(kit_wait(&b, &a, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	end();
+}
+END_TEST
+
+/* It says that it is ready, and never meant to come back: that, too, is waited for until the deadline. */
+START_TEST(a_renewal_that_is_a_lie)
+{
+	start_with_one();
+	say((struct lie){.type = WIRE_DRAIN, .b = epoch_of_a()});
+	say((struct lie){.type = WIRE_DRAINED, .b = epoch_of_a()});
+	kit_wait(&b, &a, ESCROW_EV_PEER_LOST);
+	kit_never(&a, &b, ESCROW_EV_PEER_LOST);
+	kit_now += UINT64_C(40001000000); /* 4 x connect_ms */
+	ck_assert_int_eq(kit_wait(&a, &b, ESCROW_EV_PEER_LOST).object, a.peer);
+	ck_assert_int_eq(kit_wait(&a, &b, ESCROW_EV_GRANT_REVOKED).status, ESCROW_OK);
+	end();
+}
+END_TEST
 
 int main(void)
 {
@@ -255,6 +426,11 @@ int main(void)
 	MANY(what_is_not_there_is_passed_over, nothing);
 	tcase_add_test(t, a_grant_is_not_given_back_by_others);
 	tcase_add_test(t, a_grant_is_no_offer);
+	tcase_add_loop_test(t, no_table_for_a_message, 0, SMALL_ONES);
+	tcase_add_loop_test(t, a_renewal_of_nothing, 0, 10);
+	tcase_add_test(t, a_renewal_that_is_called_off);
+	tcase_add_test(t, a_renewal_that_does_not_go_on);
+	tcase_add_test(t, a_renewal_that_is_a_lie);
 	suite_add_tcase(s, t);
 	return testing_run(s);
 }

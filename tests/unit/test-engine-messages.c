@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Messages (escrow/notify.h): what is refused, what is given back, and what each end is told at the end of the other. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,52 @@ START_TEST(what_cannot_be_sent)
 	ck_assert_int_eq(send("x", 1), ESCROW_OK);
 	received("x");
 	end();
+}
+END_TEST
+
+extern const struct native_ops mock_native;
+
+static int twice(struct native_lane *l, struct native_cqe *cqe, int max)
+{
+	struct native_cqe got[CQE_BATCH];
+	int n = mock_native.poll_cq(l, got, max / 2), m = 0, i;
+
+	for (i = 0; i < n; i++) {
+		cqe[m++] = got[i];
+		if (got[i].id >> 56 == CHANNEL_ID)
+			cqe[m++] = got[i];
+	}
+	return n < 0 ? n : m;
+}
+
+/* A device that tells of each receive twice: each message comes once, and none is lost for it. */
+START_TEST(receives_that_are_told_twice)
+{
+	char text[16];
+	int i, k;
+
+	start("recv_depth=4");
+	kit_table.poll_cq = twice;
+	for (i = 0; i < 20; i++) {
+		/* They are all there before the other end looks. */
+		for (k = 0; k < 3; k++) {
+			snprintf(text, sizeof(text), "%d", 3 * i + k);
+			ck_assert_int_eq(send(text, 1), ESCROW_OK);
+		}
+		for (k = 0; k < 20; k++)
+			kit_turn(&b, NULL);
+		for (k = 0; k < 3; k++) {
+			snprintf(text, sizeof(text), "%d", 3 * i + k);
+			received(text);
+		}
+		for (k = 0; k < 3; k++)
+			ck_assert_int_eq(kit_wait(&b, &a, ESCROW_EV_MESSAGE_SENT).status,
+					 ESCROW_OK);
+	}
+	ck_assert_uint_gt(atomic_load(&a.engine->counters.anomalies), 0);
+	kit_never(&a, &b, ESCROW_EV_MESSAGE);
+	end();
+	kit_table.poll_cq = mock_native.poll_cq;
 }
 END_TEST
 
@@ -306,6 +353,7 @@ int main(void)
 	TCase *t = tcase_create("messages");
 
 	tcase_add_test(t, what_cannot_be_sent);
+	tcase_add_test(t, receives_that_are_told_twice);
 	tcase_add_test(t, what_cannot_be_received);
 	tcase_add_test(t, a_peer_that_is_not_up);
 	tcase_add_test(t, the_last_words_of_a_peer);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What happens in the middle of an op: its region ends between the check and the lane, or is withdrawn while slices of it
- * are on their way, or the device takes none of them.  The moments are those at which the engine chooses a connection
- * (the linker puts a function of ours before that one, see local.mk), and at which it rings a doorbell.
+ * are on their way, or the device takes none of them, or the host acts as soon as it can know of its end.  The moments are
+ * those at which the engine chooses a connection, and at which it wakes the host (the linker puts functions of ours before
+ * those two, see local.mk), and at which it rings a doorbell.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,6 +28,7 @@ static uint64_t coming; /* and one that has its place then */
 
 /* ---- Moments ----------------------------------------------------------------------------------- */
 static void (*at_choice)(void);                  /* once */
+static void (*at_wake)(void);                    /* once */
 static void (*at_doorbell)(int *rc, bool first); /* *rc: what the device answers instead */
 static uint32_t doorbells;                       /* of data */
 
@@ -41,6 +43,19 @@ escrow_status __wrap_en_choose(struct escrow_engine *e, struct transfer *t, stru
 	if (now)
 		now();
 	return __real_en_choose(e, t, out);
+}
+
+void __real_event_wake(struct escrow_engine *e);
+void __wrap_event_wake(struct escrow_engine *e);
+
+void __wrap_event_wake(struct escrow_engine *e)
+{
+	void (*now)(void) = at_wake;
+
+	at_wake = NULL;
+	if (now)
+		now();
+	__real_event_wake(e);
 }
 
 static int watched_post(struct native_conn *c, struct native_wr *wr, uint32_t n, uint32_t *posted)
@@ -79,7 +94,7 @@ static void begin(const char *more, const char *and_more)
 	kit_settings = NULL;
 	kit_table.post = watched_post;
 	kit_connect(&lender, &user);
-	at_choice = NULL;
+	at_choice = at_wake = NULL;
 	at_doorbell = NULL;
 	doorbells = 0;
 }
@@ -236,6 +251,75 @@ START_TEST(a_region_goes_between_doorbells)
 }
 END_TEST
 
+/* ---- As soon as the host may know -------------------------------------------------------------- */
+static uint64_t first_remote, second_remote;
+
+/* Another thread's poll, which the event has woken while the one that told it is not done. */
+static void the_host_goes_on(void)
+{
+	ck_assert_int_eq(kit_wait(&user, NULL, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	ck_assert_int_eq(KIT_OPS->forget_grant(user.engine, first_remote), ESCROW_OK);
+	ck_assert_int_eq(submit(second_remote, ESCROW_WRITE, NULL, 0), 1);
+}
+
+/* What the op counted for, its remote's use and the quota, is no longer counted when its end can be seen. */
+START_TEST(an_end_that_is_seen_is_whole)
+{
+	begin("mock.rails=1", "quota.ops=1");
+	first_remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	second_remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	while (KIT_OPS->arm(user.engine, 0) == ESCROW_EVENTS_PENDING)
+		kit_turn(&user, &lender);
+	at_wake = the_host_goes_on;
+	ck_assert_int_eq(submit(first_remote, ESCROW_WRITE, NULL, 0), 1);
+	ck_assert(!at_wake);
+	ck_assert_int_eq(kit_wait(&user, &lender, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	ck_assert_uint_eq(atomic_load(&user.engine->active), 0);
+	finish();
+}
+END_TEST
+
+/* What is refused was counted for a moment, and is not any more: with a quota of one op another one goes. */
+START_TEST(a_refused_op_is_not_counted)
+{
+	struct escrow_sge range = {.offset = KIT_BYTES, .length = 1};
+	uint64_t remote;
+
+	begin("mock.rails=1", "quota.ops=1");
+	remote = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	range.region = user.region;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), ESCROW_E_INVALID);
+	range.offset = 0;
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), 1);
+	ck_assert_int_eq(submit(remote, ESCROW_WRITE, &range, 1), ESCROW_E_QUOTA);
+	ck_assert_int_eq(kit_wait(&user, &lender, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	ck_assert_int_eq(KIT_OPS->forget_grant(user.engine, remote), ESCROW_OK);
+	finish();
+}
+END_TEST
+
+/* A completion is lost, and the next one proves its op to have ended too: of another remote, and each is left. */
+START_TEST(one_completion_of_two_remotes)
+{
+	struct escrow_sge range = {.length = 64};
+	uint64_t remotes[2];
+	int i;
+
+	begin("mock.rails=1", NULL);
+	range.region = user.region;
+	for (i = 0; i < 2; i++)
+		remotes[i] = kit_grant(&lender, &user, ESCROW_MAY_WRITE, NULL);
+	kit_plan(&user, "cqe=drop:1");
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(submit(remotes[i], ESCROW_WRITE, &range, 1), 1);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(kit_wait(&user, &lender, ESCROW_EV_OP_DONE).status, ESCROW_OK);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(KIT_OPS->forget_grant(user.engine, remotes[i]), ESCROW_OK);
+	finish();
+}
+END_TEST
+
 /* ---- Handles that are not the host's --------------------------------------------------------- */
 /* A registration is one a device, each with a handle in the records; the first one's is the host's. */
 START_TEST(no_other_part_is_a_region)
@@ -277,6 +361,9 @@ int main(void)
 			    (int)(sizeof(opcodes) / sizeof(opcodes[0])));
 	tcase_add_test(t, the_last_slice_is_taken_back);
 	tcase_add_test(t, a_region_goes_between_doorbells);
+	tcase_add_test(t, an_end_that_is_seen_is_whole);
+	tcase_add_test(t, a_refused_op_is_not_counted);
+	tcase_add_test(t, one_completion_of_two_remotes);
 	tcase_add_test(t, no_other_part_is_a_region);
 	suite_add_tcase(s, t);
 	return testing_run(s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The language of fault plans (escrow/fault.h): what is understood does what it says, the rest is named and undone. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "tests/lib/testing.h"
 #include "tests/unit/engine-kit.h"
 
-static struct kit k;
+static struct kit k, friend;
 
 static escrow_status take(uint64_t *region)
 {
@@ -64,6 +65,91 @@ START_TEST(an_answer_is_planned)
 	kit_plan(&k, "clear");
 	ck_assert_int_eq(take(&region), ESCROW_OK);
 	end();
+}
+END_TEST
+
+/* And what the engine says that made something for its own sake: nothing of that was the host's to get wrong. */
+static const struct {
+	const char *answer;
+	escrow_status status;
+} refusals[] =
+	{
+		{"ENOMEM", ESCROW_E_NO_MEMORY},
+		{"EAGAIN", ESCROW_E_NO_MEMORY}, /* a control group allows no more */
+		{"24", ESCROW_E_NO_MEMORY},     /* EMFILE */
+		{"EPERM", ESCROW_E_MEMLOCK},
+		{"EINVAL", ESCROW_E_DEVICE},
+		{"EIO", ESCROW_E_DEVICE},
+};
+
+static void plan_refusal(struct kit *of, const char *step, int i)
+{
+	char plan[64];
+
+	snprintf(plan, sizeof(plan), "%s@1=fail:%s", step, refusals[i].answer);
+	kit_plan(of, plan);
+}
+
+static escrow_status connect_refused(const char *step, int i)
+{
+	escrow_status st;
+
+	kit_start(&k, "k");
+	kit_start(&friend, "f");
+	plan_refusal(&k, step, i);
+	kit_ask(&friend, &k);
+	st = kit_wait(&k, &friend, ESCROW_EV_PEER_DOWN).status;
+	kit_close(&k, &friend, false);
+	kit_close(&friend, NULL, false);
+	ck_assert_uint_eq(kit_allocs, 0);
+	return st;
+}
+
+START_TEST(a_queue_pair_is_refused)
+{
+	ck_assert_int_eq(connect_refused("create_qp", _i), refusals[_i].status);
+}
+END_TEST
+
+START_TEST(control_memory_is_refused)
+{
+	ck_assert_int_eq(connect_refused("register", _i), refusals[_i].status);
+}
+END_TEST
+
+/* A part of a region, on a device that needs a registration of just that. */
+static escrow_status grant_refused(const char *step, int i)
+{
+	struct escrow_grant_args args = {
+		.size = sizeof(args), .rights = ESCROW_MAY_READ, .length = 4096};
+	escrow_status st;
+	uint64_t grant;
+
+	kit_inexact = true;
+	kit_start(&k, "k");
+	kit_start(&friend, "f");
+	kit_connect(&friend, &k);
+	plan_refusal(&k, step, i);
+	args.peer = k.peer;
+	args.region = k.region;
+	ck_assert_int_eq(KIT_OPS->grant(k.engine, &args, &grant, NULL), ESCROW_IN_PROGRESS);
+	st = kit_wait(&k, &friend, ESCROW_EV_GRANT_READY).status;
+	kit_close(&k, &friend, false);
+	kit_close(&friend, NULL, false);
+	kit_inexact = false;
+	ck_assert_uint_eq(kit_allocs, 0);
+	return st;
+}
+
+START_TEST(a_window_is_refused)
+{
+	ck_assert_int_eq(grant_refused("alloc_window", _i), refusals[_i].status);
+}
+END_TEST
+
+START_TEST(a_registration_of_a_part_is_refused)
+{
+	ck_assert_int_eq(grant_refused("register", _i), refusals[_i].status);
 }
 END_TEST
 
@@ -196,6 +282,10 @@ int main(void)
 	TCase *t = tcase_create("plan");
 
 	MANY(an_answer_is_planned, answers);
+	MANY(a_queue_pair_is_refused, refusals);
+	MANY(control_memory_is_refused, refusals);
+	MANY(a_window_is_refused, refusals);
+	MANY(a_registration_of_a_part_is_refused, refusals);
 	tcase_add_test(t, calls_are_counted);
 	tcase_add_test(t, steps_are_counted);
 	MANY(what_is_not_understood_is_named, odd);

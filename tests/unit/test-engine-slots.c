@@ -261,6 +261,11 @@ START_TEST(a_fence_without_an_engine)
 	ck_assert_int_eq(fence->fenced(NULL, incarnation, ESCROW_RECEIPT_CQE_OK), ESCROW_E_INVALID);
 	ck_assert_int_eq(fence->fenced(NULL, incarnation, ESCROW_RECEIPT_FUNCTION_FENCED),
 			 ESCROW_OK);
+	/* An engine to whom that process was nobody goes on. */
+	ck_assert_int_eq(fence->fenced(b.engine, incarnation, ESCROW_RECEIPT_PROCESS_REAPED),
+			 ESCROW_OK);
+	kit_transfer(&b, remote, ESCROW_WRITE, 0, 0, 64);
+	ck_assert_int_eq(kit_wait(&b, &a, ESCROW_EV_OP_DONE).status, ESCROW_OK);
 	end();
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What two engines say to each other when one of them is late, says it wrong, or is not heard. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,6 +210,41 @@ START_TEST(credits_are_lost_with_a_rail)
 }
 END_TEST
 
+static const struct native_conn *unwilling; /* it refuses the next receive */
+
+static int post_recv(struct native_conn *at, uint64_t id, struct native_region *region,
+		     uint64_t addr, uint32_t length)
+{
+	if (at != unwilling)
+		return mock_native.post_recv(at, id, region, addr, length);
+	unwilling = NULL;
+	return ENOMEM;
+}
+
+/* A connection that takes no receive for one that was taken goes, and comes back with all of them: messages never stop. */
+START_TEST(a_receive_is_refused)
+{
+	uint32_t round;
+
+	start_with("recv_depth=8");
+	kit_connect(&a, &b);
+	kit_table.post_recv = post_recv;
+	for (round = 0; round < 20; round++) {
+		struct conn *c = &peer_of(&a)->conns[peer_of(&b)->channel.rail];
+		uint64_t times = atomic_load(&a.engine->counters.rail_back[c->rail]);
+
+		unwilling = c->native;
+		note(round);
+		ck_assert_ptr_null(unwilling);
+		until_back(&a, c->rail, times + 1);
+		until_back(&b, c->rail, times + 1);
+	}
+	kit_never(&a, &b, ESCROW_EV_PEER_LOST);
+	kit_never(&b, &a, ESCROW_EV_PEER_LOST);
+	end();
+}
+END_TEST
+
 /* ---- Keys ------------------------------------------------------------------------------------------- */
 /* Of a grant of a's memory to b. */
 static uint64_t export(uint8_t *buf, uint64_t size)
@@ -340,6 +376,61 @@ START_TEST(who_does_not_wait_is_shown_out)
 }
 END_TEST
 
+/* ---- What the host's log says of it ---------------------------------------------------------------- */
+static uint32_t said; /* texts that a connection was lost */
+
+static int32_t all_enabled(void *ctx, int32_t level)
+{
+	return 1;
+}
+
+static void count_lost(void *ctx, int32_t level, const char *component, const char *text,
+		       uint64_t len)
+{
+	said += strstr(text, "connection 1 of \"a\"") && strstr(text, "was lost");
+}
+
+/* b has found connection 1 broken, and let go of it; no time has passed. */
+static void connection_1_goes(void)
+{
+	int i;
+
+	kit_host.log_enabled = all_enabled;
+	kit_host.log = count_lost;
+	said = 0;
+	start_with(NULL);
+	kit_connect(&a, &b);
+	en_conn_broken(&peer_of(&b)->conns[1]);
+	for (i = 0; peer_of(&b)->conns[1].stage != CONN_GONE; i++) {
+		ck_assert_int_lt(i, TURNS);
+		kit_turn(&b, NULL);
+	}
+}
+
+/* A peer that closes ends one connection after the other: that is its end, and no loss. */
+START_TEST(a_peer_that_goes_has_lost_no_connection)
+{
+	connection_1_goes();
+	ck_assert_uint_eq(said, 0);
+	en_conn_broken(&peer_of(&b)->conns[0]);
+	kit_wait(&b, &a, ESCROW_EV_PEER_LOST);
+	kit_never(&b, &a, ESCROW_EV_PEER_UP);
+	ck_assert_uint_eq(said, 0);
+	end();
+}
+END_TEST
+
+START_TEST(a_connection_that_goes_alone_was_lost)
+{
+	connection_1_goes();
+	kit_now += 50 * UINT64_C(1000000); /* rail_retry_ms */
+	kit_turn(&b, NULL);
+	ck_assert_uint_eq(said, 1);
+	until_back(&b, 1, 1);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-talk");
@@ -349,9 +440,12 @@ int main(void)
 	tcase_add_test(t, a_wrong_answer_to_a_request);
 	tcase_add_test(t, a_guest_that_never_came_up);
 	tcase_add_test(t, credits_are_lost_with_a_rail);
+	tcase_add_test(t, a_receive_is_refused);
 	tcase_add_loop_test(t, a_grant_that_is_imported_late, 0, 2);
 	tcase_add_loop_test(t, the_other_end_is_up_late, 0, 2);
 	tcase_add_test(t, who_does_not_wait_is_shown_out);
+	tcase_add_test(t, a_peer_that_goes_has_lost_no_connection);
+	tcase_add_test(t, a_connection_that_goes_alone_was_lost);
 	suite_add_tcase(s, t);
 	return testing_run(s);
 }

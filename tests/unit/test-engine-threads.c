@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Several transferring threads beside poll, cancel and queries, with a control thread: for TSan. */
+#include "config.h"
+
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/engine/pool.h"
 #include "tests/lib/testing.h"
@@ -158,6 +163,55 @@ START_TEST(control_thread)
 }
 END_TEST
 
+/* ---- What the thread sleeps ---------------------------------------------------------------------- */
+static _Atomic int naps, short_naps;
+
+/* For that of libc: what the thread asks for. */
+int poll(struct pollfd *fds, nfds_t nfds, int timeout)
+{
+	struct timespec limit = {.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
+	char name[16];
+
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	if (strcmp(name, "escrow-control") == 0 && timeout > 0) {
+		atomic_fetch_add(&naps, 1);
+		if (timeout < 100)
+			atomic_fetch_add(&short_naps, 1);
+	}
+	return ppoll(fds, nfds, timeout < 0 ? NULL : &limit, NULL);
+}
+
+/* A deadline that is far away is no reason to look every few milliseconds whether it has come. */
+START_TEST(sleeps_till_the_next_deadline)
+{
+	static const char *const settings[] = {"control_thread=1", "connect_ms=600000", NULL};
+	struct escrow_error error = {.size = sizeof(error)};
+	struct escrow_invite_args invite = {.size = sizeof(invite), .peer_name = "b"};
+	struct escrow_peer_args args = {.size = sizeof(args), .peer_name = "a"};
+	struct escrow_event ev = {0};
+	uint8_t buf[1024];
+	uint64_t len = sizeof(buf), peer;
+	struct kit k;
+
+	kit_start(&a, "a");
+	ck_assert_int_eq(kit_open(&k, "b", settings, &error), ESCROW_OK);
+	ck_assert_int_eq(KIT_OPS->invite(a.engine, &invite, buf, &len), ESCROW_OK);
+	args.invitation = buf;
+	args.invitation_len = len;
+	/* a does not answer: nobody polls it. */
+	ck_assert_int_eq(KIT_OPS->connect(k.engine, &args, &peer, &error), ESCROW_IN_PROGRESS);
+	while (atomic_load(&naps) < 3)
+		sched_yield();
+	ck_assert_int_eq(atomic_load(&short_naps), 0);
+	ck_assert_int_eq(KIT_OPS->close(k.engine, 0, ESCROW_CLOSE_ABORT), ESCROW_IN_PROGRESS);
+	while (ev.kind != ESCROW_EV_CLOSED)
+		KIT_OPS->poll(k.engine, &ev, 1, sizeof(ev), 0);
+	KIT_OPS->release(k.engine);
+	kit_close(&a, NULL, false);
+	ck_assert_uint_eq(kit_allocs, 0);
+}
+END_TEST
+
 /* ---- The pool of op slots: taken several at once, each slot has one owner ---------------------- */
 #define SLOTS 8
 #define TURNS 100000
@@ -210,6 +264,7 @@ int main(void)
 	tcase_add_test(t, transfers_beside_poll);
 	tcase_add_test(t, q36_closing_from_several_threads);
 	tcase_add_test(t, control_thread);
+	tcase_add_test(t, sleeps_till_the_next_deadline);
 	tcase_add_test(t, a_slot_of_the_pool_has_one_owner);
 	suite_add_tcase(s, t);
 	return testing_run(s);

@@ -2,6 +2,8 @@
 /* The host engine over one backend: settings, handles, ops in batches, events, the GSource. */
 #include <poll.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <glib.h>
 
@@ -71,7 +73,9 @@ START_TEST(bad_arguments_are_refused)
 	struct escrow_host_args args = {.size = sizeof(args), .engine_name = "a"};
 	struct escrow_host_engine *engine = NULL;
 	struct escrow_error error = {.size = sizeof(error)};
+	struct escrow_op op = {.remote = remote, .opcode = ESCROW_WRITE};
 	struct escrow_event event;
+	uint64_t id;
 
 	ck_assert_int_eq(escrow_open(&args, &engine, &error), ESCROW_E_INVALID);
 	ck_assert_int_eq(escrow_open(NULL, &engine, NULL), ESCROW_E_INVALID);
@@ -82,6 +86,11 @@ START_TEST(bad_arguments_are_refused)
 	ck_assert_int_eq(escrow_open(&args, &engine, &error), ESCROW_E_UNSUPPORTED);
 	ck_assert_int_eq(escrow_poll(host, NULL, 1), ESCROW_E_INVALID);
 	ck_assert_int_eq(escrow_poll(host, &event, 0), 0);
+	ck_assert_int_eq(escrow_transfer(host, NULL, 0, 0, 0, NULL), 0);
+	ck_assert_int_eq(escrow_transfer(host, NULL, 0, 0, 1, NULL), ESCROW_E_UNSUPPORTED);
+	ck_assert_int_eq(escrow_transfer(host, &op, 1, sizeof(op) - 8, 0, &id), ESCROW_E_INVALID);
+	ck_assert_int_eq(escrow_transfer(host, &op, UINT32_MAX, sizeof(op), 0, &id),
+			 ESCROW_E_INVALID);
 	ck_assert_int_eq(escrow_close(host, 0, 7), ESCROW_E_UNSUPPORTED);
 	ck_assert_int_eq(escrow_release(host), ESCROW_E_STATE);
 	ck_assert_int_eq(escrow_release(NULL), ESCROW_E_INVALID);
@@ -298,6 +307,105 @@ START_TEST(the_source_tells_events_in_a_main_loop)
 }
 END_TEST
 
+static void count_closed(void *ctx, const struct escrow_event *event)
+{
+	*(uint32_t *)ctx += event->kind == ESCROW_EV_CLOSED;
+}
+
+/* Nobody arms an engine that is CLOSED, so that its descriptor may stay readable. */
+START_TEST(the_source_has_nothing_to_do_after_closed)
+{
+	struct escrow_event event = {.kind = ESCROW_EV_ROOM};
+	GMainContext *context = g_main_context_new();
+	uint32_t closed = 0;
+	GSource *source = escrow_source_new(host, count_closed, &closed), *late;
+	struct escrow_engine *engine;
+
+	hosting_fake(host, &engine)->say(engine, &event);
+	g_source_attach(source, context);
+	ck_assert_int_ge(escrow_close(host, 0, ESCROW_CLOSE_GRACEFUL), 0);
+	while (!closed)
+		g_main_context_iteration(context, TRUE);
+	ck_assert(!g_main_context_iteration(context, FALSE));
+	ck_assert(g_source_is_destroyed(source));
+	/* one that is made too late ends at its first turn */
+	late = escrow_source_new(host, count_closed, &closed);
+	g_source_attach(late, context);
+	ck_assert(g_main_context_iteration(context, FALSE));
+	ck_assert(g_source_is_destroyed(late));
+	ck_assert(!g_main_context_iteration(context, FALSE));
+	ck_assert_uint_eq(closed, 1);
+	g_source_unref(source);
+	g_source_unref(late);
+	g_main_context_unref(context);
+	ck_assert_int_eq(escrow_release(host), ESCROW_OK);
+}
+END_TEST
+
+START_TEST(the_source_ends_in_the_child_of_a_fork)
+{
+	struct escrow_host_engine *mock = hosting_open(hosting_module("mock"), 0, NULL);
+	GMainContext *context = g_main_context_new();
+	uint32_t closed = 0;
+	GSource *source = escrow_source_new(mock, count_closed, &closed);
+	int status = -1;
+	pid_t child;
+
+	g_source_attach(source, context);
+	child = fork();
+	if (child == 0) {
+		g_main_context_iteration(context, FALSE);
+		_exit(g_source_is_destroyed(source) ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	g_source_destroy(source);
+	g_source_unref(source);
+	g_main_context_unref(context);
+	hosting_close(mock);
+	hosting_close(host);
+}
+END_TEST
+
+/* abi/states.tsv: neither is legal in CLOSED; that the handles have gone too is not the reason. */
+START_TEST(no_op_is_taken_after_closed)
+{
+	uint64_t op;
+
+	ck_assert_int_eq(
+		hosting_transfer(host, ESCROW_READ, remote, (struct escrow_sge){region, 0, 1}, &op),
+		1);
+	hosting_finish(host, ESCROW_CUSTODY_RETURNED);
+	hosting_expect(host, ESCROW_EV_OP_DONE);
+	ck_assert_int_ge(escrow_close(host, 0, ESCROW_CLOSE_GRACEFUL), 0);
+	hosting_wait(host, ESCROW_EV_CLOSED);
+	ck_assert_int_eq(hosting_transfer(host, ESCROW_READ, remote,
+					  (struct escrow_sge){region, 0, 1}, NULL),
+			 ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_cancel(host, op), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_release(host), ESCROW_OK);
+}
+END_TEST
+
+/* abi/states.tsv holds of the host engine too, where the handle went with it. */
+START_TEST(a_handle_that_went_with_the_engine_is_of_no_state)
+{
+	struct escrow_peer_info info = {.size = sizeof(info)};
+	uint64_t len = 0;
+
+	ck_assert_int_eq(escrow_deregister(host, region + 1), ESCROW_E_INVALID);
+	ck_assert_int_ge(escrow_close(host, 0, ESCROW_CLOSE_GRACEFUL), 0);
+	hosting_wait(host, ESCROW_EV_CLOSED);
+	ck_assert_int_eq(escrow_deregister(host, region), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_disconnect(host, 1), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_peer_info(host, 1, &info), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_export_grant(host, 1, NULL, &len), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_revoke(host, 1), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_forget_grant(host, remote), ESCROW_E_STATE);
+	ck_assert_int_eq(escrow_release(host), ESCROW_OK);
+}
+END_TEST
+
 START_TEST(the_descriptor_is_the_host_engines)
 {
 	struct pollfd pfd = {.fd = escrow_event_fd(host), .events = POLLIN};
@@ -379,6 +487,10 @@ int main(void)
 	tcase_add_test(tcase, sequence_numbers_are_the_host_engines_own);
 	tcase_add_test(tcase, objects_have_handles_of_their_own);
 	tcase_add_test(tcase, the_source_tells_events_in_a_main_loop);
+	tcase_add_test(tcase, the_source_has_nothing_to_do_after_closed);
+	tcase_add_test(tcase, the_source_ends_in_the_child_of_a_fork);
+	tcase_add_test(tcase, no_op_is_taken_after_closed);
+	tcase_add_test(tcase, a_handle_that_went_with_the_engine_is_of_no_state);
 	tcase_add_test(tcase, the_descriptor_is_the_host_engines);
 	tcase_add_test(tcase, the_ledger_lists_living_engines);
 	tcase_add_test(tcase, a_module_in_use_is_not_retired);

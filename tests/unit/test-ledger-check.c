@@ -34,6 +34,15 @@ static struct ledger_window *the_window(void)
 	return &b.l->windows[(window[0] & 0xffffff) - b.l->base[ESCROW_OWNER_WINDOW]];
 }
 
+/* What it pins changes places: the counts stay. */
+static void turn_pins(void)
+{
+	uint32_t *pin = owner(window[0])->pin, was = pin[0];
+
+	pin[0] = pin[1];
+	pin[1] = was;
+}
+
 static struct ledger_op *the_op(void)
 {
 	for (uint32_t i = 0; i < b.l->nops; i++)
@@ -81,8 +90,8 @@ END_TEST
 START_TEST(the_steps)
 {
 	fill();
-	OFF(owner(b.region)->ended, 1u << ESCROW_STEP_DEREGISTER, "ended");
-	owner(b.region)->begun = owner(b.region)->ended = 1u << ESCROW_STEP_DEREGISTER;
+	OFF(owner(b.region)->ended, lg_step_bit(ESCROW_STEP_DEREGISTER), "ended");
+	owner(b.region)->begun = owner(b.region)->ended = lg_step_bit(ESCROW_STEP_DEREGISTER);
 	owner(b.region)->stage = ESCROW_STEP_DEREGISTER;
 	OFF(owner(b.region)->rc, 16, "is not quarantined");
 	owner(b.region)->begun = owner(b.region)->ended = owner(b.region)->stage = 0;
@@ -139,7 +148,10 @@ END_TEST
 START_TEST(the_grants)
 {
 	fill();
-	OFF(the_window()->grant, was + 1, "is on the list");
+	turn_pins();
+	found("is on the list");
+	turn_pins();
+	bed_check(&b);
 	OFF(the_window()->bound_cqe, false, "had no completion");
 	OFF(b.l->grants[0].windows, was + 1, "windows");
 }
@@ -150,7 +162,7 @@ START_TEST(the_first_is_told)
 {
 	fill();
 	owner(b.region)->pins++;
-	the_window()->grant++;
+	turn_pins();
 	found("pins");
 }
 END_TEST

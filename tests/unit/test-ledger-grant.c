@@ -89,7 +89,7 @@ START_TEST(full_queue)
 	bed_check(&b);
 	ck_assert_int_eq(bed_cqe(&b, 0, id, LEDGER_OK, done, 16), 2);
 	ck_assert_uint_eq(done[0].subject, op);
-	ck_assert_int_eq(ledger_window_settled(b.l, &done[1], &state), ESCROW_OK);
+	ck_assert_int_eq(ledger_window_settled(b.l, &done[1], &state, NULL), ESCROW_OK);
 	ck_assert_int_eq(ledger_op_end(b.at[0], op), ESCROW_OK);
 	post(1, LEDGER_WR_INVALIDATE, &id);
 	ck_assert_uint_eq(settle(1, id, LEDGER_OK), LEDGER_GRANT_REVOKED);
@@ -129,7 +129,7 @@ START_TEST(not_believed)
 		ck_assert_int_eq(bed_cqe(&b, i, id, LEDGER_OK, done, 16), 1);
 		ck_assert_uint_eq(done[0].releases, 1);
 		done[0].releases = (uint8_t)i;
-		ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state), ESCROW_OK);
+		ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state, NULL), ESCROW_OK);
 		ck_assert_uint_eq(state, LEDGER_GRANT_BINDING);
 	}
 	ck_assert_uint_eq(bed_info(&b, window[0]).machine_state, LEDGER_WINDOW_ORPHAN);
@@ -137,7 +137,7 @@ START_TEST(not_believed)
 	post(1, LEDGER_WR_INVALIDATE, &id);
 	ck_assert_int_eq(bed_cqe(&b, 1, id, LEDGER_OK, done, 16), 1);
 	done[0].releases = 0;
-	ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state), ESCROW_OK);
+	ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state, NULL), ESCROW_OK);
 	ck_assert_uint_eq(state, LEDGER_GRANT_REVOKING);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(bed_step(&b, window[i], ESCROW_STEP_DEALLOC_WINDOW, 0), ESCROW_OK);
@@ -156,7 +156,7 @@ START_TEST(bind_rejected)
 	ck_assert_int_eq(ledger_wr_lend(b.at[0], b.conn[0], LEDGER_WR_BIND, window[0], &id),
 			 ESCROW_OK);
 	ck_assert_int_eq(ledger_rejected(b.at[0], b.conn[0], 1, done, 1), 1);
-	ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state), ESCROW_OK);
+	ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state, NULL), ESCROW_OK);
 	ck_assert_uint_eq(state, LEDGER_GRANT_RESERVED);
 	ck_assert_uint_eq(bed_used(&b, NULL, ESCROW_CHARGE_SQ_SLOTS), BED_LANES + 2);
 	bed_check(&b);

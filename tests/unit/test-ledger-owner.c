@@ -99,6 +99,7 @@ START_TEST(bad_config)
 	BAD(sq_depth, UINT32_MAX);
 	BAD(stuck_percent, 0);
 	BAD(stuck_percent, 101);
+	BAD(window_binds, LEDGER_MAX_BINDS + 1);
 	BAD(max_windows, UINT32_MAX);
 	BAD(log_entries, UINT32_MAX);
 	BAD(host, NULL);
@@ -199,6 +200,26 @@ START_TEST(parents)
 				ck_assert_int_eq(ledger_owner_undo(b.l, owner), ESCROW_OK);
 		}
 	}
+	bed_check(&b);
+}
+END_TEST
+
+/* What is owed there no completion settles: who would be connected there would only wait for a reset. */
+START_TEST(poisoned_parent)
+{
+	struct ledger_owner_args a = {.kind = ESCROW_OWNER_CONNECTION,
+				      .parent = b.lane[0],
+				      .account = b.account,
+				      .sq_depth = BED_SQ,
+				      .rq_depth = BED_RQ};
+	struct escrow_error error = {.size = sizeof(error)};
+	uint64_t conn;
+
+	ck_assert_int_eq(ledger_owner_event(b.l, b.lane[0], LEDGER_E_POISON), ESCROW_OK);
+	ck_assert_int_eq(ledger_owner_add(b.l, &a, &conn, &error), ESCROW_E_STATE);
+	ck_assert_str_eq(error.text, "the parent is POISONED");
+	a.parent = b.lane[1];
+	ck_assert_int_eq(ledger_owner_add(b.l, &a, &conn, NULL), ESCROW_OK);
 	bed_check(&b);
 }
 END_TEST
@@ -323,6 +344,38 @@ START_TEST(steps_once)
 }
 END_TEST
 
+/* A destroy that is a proof by itself, where RESET is none: what is owed comes back, then the connection goes. */
+START_TEST(destroyed_with_debts)
+{
+	struct ledger_done done[2];
+	uint64_t wr[3], op;
+
+	memset(&b, 0, sizeof(b));
+	bed_make(&b, ledger_weaken(LEDGER_STRENGTH_USUAL, ESCROW_WEAK_RESET) |
+			     LEDGER_STRONG(ESCROW_RECEIPT_QP_DESTROYED));
+	op = bed_op(&b, 3, wr);
+	ck_assert_int_eq(ledger_owner_event(b.l, b.conn[0], LEDGER_E_STOP), ESCROW_OK);
+	ck_assert_int_eq(bed_step(&b, b.conn[0], ESCROW_STEP_QP_RESET, 0), ESCROW_E_UNQUIESCED);
+	ck_assert_int_eq(ledger_conn_collect(b.at[0], b.conn[0], done, 2), 0);
+	ck_assert_int_eq(bed_step(&b, b.conn[0], ESCROW_STEP_DESTROY_QP, 0), ESCROW_OK);
+	ck_assert_uint_eq(bed_info(&b, b.conn[0]).loans, 3);
+	ck_assert_int_eq(ledger_conn_collect(b.at[0], b.conn[0], done, 2), 1);
+	ck_assert_uint_eq(done[0].what, LEDGER_DONE_OP);
+	ck_assert_uint_eq(done[0].subject, op);
+	ck_assert_uint_eq(done[0].custody, ESCROW_CUSTODY_RETURNED);
+	ck_assert_uint_eq(done[0].effect, ESCROW_EFFECT_UNKNOWN);
+	ck_assert_int_eq(ledger_op_end(b.at[0], op), ESCROW_OK);
+	ck_assert_int_eq(ledger_conn_collect(b.at[0], b.conn[0], done, 2), ESCROW_E_INVALID);
+	ck_assert_uint_eq(bed_info(&b, b.region).loans, 0);
+	bed_check(&b);
+	/* Its place is another's, who owes nothing yet. */
+	b.conn[0] = bed_connect(&b, 0, b.account);
+	ck_assert_uint_eq(ledger_conn_debt(b.at[0], b.conn[0]), 0);
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[2], LEDGER_OK, done, 2), ESCROW_E_INVALID);
+	bed_end(&b);
+}
+END_TEST
+
 /* Q21, Q22 (I10): no destroy is entered with an event that was got and not acknowledged. */
 START_TEST(events_acked)
 {
@@ -412,9 +465,11 @@ int main(void)
 	tcase_add_test(bare, bad_config);
 	tcase_add_test(bare, footprint);
 	tcase_add_test(bare, weak_deregister);
+	tcase_add_test(bare, destroyed_with_debts);
 	tcase_add_checked_fixture(tc, make, NULL);
 	tcase_add_test(tc, handles);
 	tcase_add_test(tc, parents);
+	tcase_add_test(tc, poisoned_parent);
 	tcase_add_test(tc, bad_owners);
 	tcase_add_test(tc, pins);
 	tcase_add_loop_test(tc, steps_once, 0, 7);

@@ -5,6 +5,7 @@
 #include <escrow/budget.h>
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -193,13 +194,51 @@ static void budget_give(void *ctx, const struct escrow_amount *amounts, uint32_t
 		taken[amounts[i].kind] -= (int64_t)amounts[i].amount;
 }
 
+static escrow_status budget_take_of(void *ctx, const char *name,
+				    const struct escrow_amount *amounts, uint32_t n,
+				    uint32_t stride, struct escrow_error *error)
+{
+	ck_assert_str_eq(name, "bob");
+	return budget_take(ctx, amounts, n, stride, error);
+}
+
+static void budget_give_of(void *ctx, const char *name, const struct escrow_amount *amounts,
+			   uint32_t n, uint32_t stride)
+{
+	ck_assert_str_eq(name, "bob");
+	budget_give(ctx, amounts, n, stride);
+}
+
+/* Hosts that count by name are asked so, and not otherwise; one has half of it, one is older. */
+static const struct escrow_budget budgets[] = {
+	{.size = sizeof(budgets[0]), .take_of = budget_take_of, .give_of = budget_give_of},
+	{.size = sizeof(budgets[0]), .take_of = budget_take_of},
+	{.size = offsetof(struct escrow_budget, take_of),
+	 .take_of = budget_take_of,
+	 .give_of = budget_give_of},
+};
+#define BUDGETS ((int)(sizeof(budgets) / sizeof(budgets[0])))
+static struct escrow_budget asked;
+
+static void unasked_give(void *ctx, const struct escrow_amount *amounts, uint32_t n,
+			 uint32_t stride)
+{
+	(void)ctx, (void)amounts, (void)n, (void)stride;
+	ck_abort_msg("what was taken of a name is given back of none");
+}
+
+static escrow_status unasked_take(void *ctx, const struct escrow_amount *amounts, uint32_t n,
+				  uint32_t stride, struct escrow_error *error)
+{
+	(void)error;
+	unasked_give(ctx, amounts, n, stride);
+	return ESCROW_E_QUOTA;
+}
+
 static const void *budget(void *ctx, const char *id)
 {
-	static const struct escrow_budget table = {
-		.size = sizeof(table), .take = budget_take, .give = budget_give};
-
 	(void)ctx;
-	return strcmp(id, ESCROW_BUDGET_ID) == 0 ? &table : NULL;
+	return strcmp(id, ESCROW_BUDGET_ID) == 0 ? &asked : NULL;
 }
 
 static void has_taken(int64_t connections)
@@ -209,7 +248,7 @@ static void has_taken(int64_t connections)
 	ck_assert_int_eq(taken[ESCROW_CHARGE_CQ_SLOTS], connections * (BED_SQ + BED_RQ));
 }
 
-/* Each end that a connection can come to: never made, destroyed, quarantined, and fenced after that. */
+/* Each end that a connection can come to: never made, its place kept or not, destroyed, quarantined, and fenced after that. */
 START_TEST(of_the_process)
 {
 	struct ledger_owner_args args = {.kind = ESCROW_OWNER_CONNECTION,
@@ -220,6 +259,9 @@ START_TEST(of_the_process)
 
 	bed_config(&b);
 	memset(taken, 0, sizeof(taken));
+	asked = budgets[_i];
+	asked.take = _i ? budget_take : unasked_take;
+	asked.give = _i ? budget_give : unasked_give;
 	b.h.host.get_extension = budget;
 	bed_make(&b, LEDGER_STRENGTH_USUAL);
 	has_taken(2);
@@ -230,6 +272,22 @@ START_TEST(of_the_process)
 	ck_assert_int_eq(try_add(args), ESCROW_E_QUOTA);
 	ck_assert_str_eq(b.error.text, "no more than three");
 	ck_assert_uint_eq(bed_used(&b, NULL, ESCROW_CHARGE_CONNECTIONS), 3);
+	/* Its place is kept for the next one, which the host is not asked for; given back, or gone with it. */
+	for (int i = 0; i < 3; i++) {
+		ledger_place_keep(b.l, third, true);
+		ck_assert_int_eq(ledger_owner_undo(b.l, third), ESCROW_OK);
+		has_taken(3);
+		ck_assert_int_eq(try_add(args), ESCROW_E_QUOTA);
+		args.placed = true;
+		ck_assert_int_eq(ledger_owner_add(b.l, &args, &third, &b.error), ESCROW_OK);
+		args.placed = false;
+		has_taken(3);
+	}
+	ledger_place_keep(b.l, third, true);
+	ck_assert_int_eq(ledger_owner_undo(b.l, third), ESCROW_OK);
+	ledger_place_give(b.l, "bob", BED_SQ, BED_RQ);
+	has_taken(2);
+	ck_assert_int_eq(ledger_owner_add(b.l, &args, &third, &b.error), ESCROW_OK);
 	ck_assert_int_eq(ledger_owner_undo(b.l, third), ESCROW_OK);
 	has_taken(2);
 	/* The ledger's own limits come first, and the host is not asked for what they refuse. */
@@ -257,7 +315,7 @@ int main(void)
 	tcase_add_test(bare, per_engine);
 	tcase_add_test(bare, stuck_share);
 	tcase_add_loop_test(bare, op_limits, 0, 2);
-	tcase_add_test(bare, of_the_process);
+	tcase_add_loop_test(bare, of_the_process, 0, BUDGETS);
 	tcase_add_checked_fixture(tc, make, NULL);
 	tcase_add_test(tc, ops_run_out);
 	suite_add_tcase(suite, bare);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The moves of hot.h: what is lent and settled in a row, alone or as a run, and what is not. */
-#include "backends/ledger/hot.h"
+#include "backends/ledger/binds.h"
 #include "tests/unit/ledger/bed.h"
 
 #include <string.h>
@@ -42,12 +42,28 @@ static void lend_run(uint64_t user, uint32_t n)
 {
 	struct ledger_run run;
 
-	ck_assert_uint_ge(ledger_run_room(lane, conn), n);
+	ck_assert_uint_ge(ledger_run_room(conn), n);
 	ck_assert(ledger_row_run(lane, conn, user, the_region(), 100, ESCROW_WRITE, n, &run));
 	for (uint32_t i = 0; i < n; i++)
 		wr[i] = ledger_run_put(&run, PIECE - (i + 1 == n));
 	ledger_run_end(conn, &run, n);
 	bed_check(&b);
+}
+
+static bool alone(uint64_t wr_id)
+{
+	struct ledger_oldest o = ledger_oldest_of(lane, conn);
+
+	return o.owed && ledger_oldest_alone(&o, wr_id, &ended);
+}
+
+/* A row of that one. */
+static void settle_alone_one(void)
+{
+	struct ledger_oldest o = ledger_oldest_of(lane, conn);
+
+	ledger_oldest_settle(&o, &ended);
+	ledger_oldest_end(lane, conn, &o);
 }
 
 static bool whole(uint64_t wr_id)
@@ -58,11 +74,11 @@ static bool whole(uint64_t wr_id)
 /* All that a run of three was is back: its slots, its loans, its op. */
 START_TEST(a_whole_run)
 {
-	uint32_t room = ledger_run_room(lane, conn), ops = lane->ops_left;
+	uint32_t room = ledger_run_room(conn), ops = lane->ops_left;
 
 	for (uint64_t user = 7; user < 7 + 3 * BED_SQ; user++) {
 		lend_run(user, 3);
-		ck_assert_uint_eq(ledger_run_room(lane, conn), room - 3);
+		ck_assert_uint_eq(ledger_run_room(conn), room - 3);
 		ck_assert_uint_eq(bed_info(&b, b.region).loans, 3);
 		ck_assert(!whole(wr[0]) && !whole(wr[1]));
 		ck_assert(ledger_row_conn(lane, wr[2]) == conn);
@@ -72,7 +88,7 @@ START_TEST(a_whole_run)
 		ck_assert_uint_eq(ended.bytes, 3 * PIECE - 1);
 		ledger_whole_settle(lane, conn, &ended);
 		ck_assert(!whole(wr[2])); /* once */
-		ck_assert_uint_eq(ledger_run_room(lane, conn), room);
+		ck_assert_uint_eq(ledger_run_room(conn), room);
 		ck_assert_uint_eq(lane->ops_left, ops);
 		ck_assert_uint_eq(bed_info(&b, b.region).loans, 0);
 		bed_check(&b);
@@ -185,19 +201,19 @@ START_TEST(alone_in_order)
 		wr[i] = ledger_row_lend(lane, conn, 40 + i, the_region(), i, PIECE, ESCROW_READ);
 	ck_assert_uint_eq(ledger_row_room(lane, conn), room - 3);
 	ck_assert_uint_eq(bed_used(&b, "bob", ESCROW_CHARGE_OPS), 3);
-	ck_assert(!ledger_row_alone(conn, wr[1], &ended));
+	ck_assert(!alone(wr[1]));
 	for (uint32_t i = 0; i < 3; i++) {
 		ck_assert(!whole(wr[i]));
-		ck_assert(ledger_row_alone(conn, wr[i], &ended));
+		ck_assert(alone(wr[i]));
 		ck_assert_uint_eq(ended.user, 40 + i);
 		ck_assert_uint_eq(ended.bytes, PIECE);
-		ledger_alone_settle(lane, conn, &ended);
-		ck_assert(!ledger_row_alone(conn, wr[i], &ended));
+		settle_alone_one();
+		ck_assert(!alone(wr[i]));
 	}
 	/* refused, and never owed again under its number */
 	wr[0] = ledger_row_lend(lane, conn, 50, the_region(), 0, PIECE, ESCROW_READ);
 	ck_assert_int_eq(ledger_rejected(lane, b.conn[0], 1, done, 16), 1);
-	ck_assert(!ledger_row_alone(conn, wr[0], &ended));
+	ck_assert(!alone(wr[0]));
 	bed_check(&b);
 }
 END_TEST
@@ -263,22 +279,102 @@ START_TEST(no_room)
 {
 	lend_run(1, BED_SQ - 1); /* one slot is the sentinel's */
 	ck_assert_uint_eq(ledger_row_room(lane, conn), 0);
-	ck_assert_uint_eq(ledger_run_room(lane, conn), 0);
+	ck_assert_uint_eq(ledger_run_room(conn), 0);
 	ck_assert(whole(wr[BED_SQ - 2]));
 	ledger_whole_settle(lane, conn, &ended);
 	conn->ready = 0;
+	lg_conn_short(b.l, conn);
 	ck_assert_uint_eq(ledger_row_room(lane, conn), 0);
-	ck_assert_uint_eq(ledger_run_room(lane, conn), 0);
+	ck_assert_uint_eq(ledger_run_room(conn), 0);
 	conn->ready = 1;
+	lg_conn_short(b.l, conn);
 	wr[0] = ledger_row_lend(lane, conn, 2, the_region(), 0, 1, ESCROW_READ);
-	lane->plain = 0;
+	lane_believe(lane, false);
 	ck_assert_uint_eq(ledger_row_room(lane, conn), 0);
-	ck_assert_uint_eq(ledger_run_room(lane, conn), 0);
+	ck_assert_uint_eq(ledger_run_room(conn), 0);
 	ck_assert_ptr_null(ledger_row_conn(lane, wr[0]));
-	lane->plain = 1;
+	lane_believe(lane, true);
 	ck_assert_ptr_eq(ledger_row_conn(lane, wr[0]), conn);
-	ck_assert(ledger_row_alone(conn, wr[0], &ended));
-	ledger_alone_settle(lane, conn, &ended);
+	ck_assert(alone(wr[0]));
+	settle_alone_one();
+}
+END_TEST
+
+/* Told of twice: what owes nothing may have gone, and who it was of. */
+START_TEST(not_of_what_owes_nothing)
+{
+	lend_run(1, 2);
+	ck_assert_ptr_eq(ledger_row_conn(lane, wr[1]), conn);
+	ck_assert(whole(wr[1]));
+	ledger_whole_settle(lane, conn, &ended);
+	ck_assert_ptr_null(ledger_row_conn(lane, wr[1]));
+	ck_assert_ptr_null(ledger_row_conn(lane, wr[0]));
+}
+END_TEST
+
+/* Two windows of one grant, both on this connection. */
+static uint64_t window[2], id[2];
+
+static void post_both(enum ledger_wr what)
+{
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(ledger_wr_lend(lane, b.conn[0], what, window[i], &id[i]),
+				 ESCROW_OK);
+		ck_assert_int_eq(ledger_window_event(b.l, window[i],
+						     what == LEDGER_WR_BIND ? LEDGER_E_BIND
+									    : LEDGER_E_INVALIDATE),
+				 ESCROW_OK);
+	}
+}
+
+/* Each by its own success, in order and once; what it says is what ledger_settle() says of it. */
+static void settle_both(uint32_t what, uint32_t *state)
+{
+	uint32_t owed = ledger_conn_debt(lane, b.conn[0]);
+
+	ck_assert(!ledger_row_window(conn, id[1], &done[0]));
+	for (int i = 0; i < 2; i++) {
+		ck_assert(ledger_row_window(conn, id[i], &done[0]));
+		ck_assert(!ledger_row_window(conn, id[i], &done[1]));
+		ck_assert_uint_eq(done[0].what, what);
+		ck_assert_uint_eq(done[0].subject, window[i]);
+		ck_assert_uint_eq(done[0].outcome, LEDGER_OK);
+		ck_assert_uint_eq(done[0].releases, 1);
+		ck_assert_uint_eq(ledger_conn_debt(lane, b.conn[0]), owed - 1 - (uint32_t)i);
+		bed_check(&b);
+		ck_assert_int_eq(ledger_window_settled(b.l, &done[0], state, NULL), ESCROW_OK);
+	}
+}
+
+START_TEST(windows_in_order)
+{
+	uint64_t grant, on[2] = {b.conn[0], b.conn[0]};
+	struct ledger_grant_args args = {.account = b.account,
+					 .region = b.region,
+					 .length = 4096,
+					 .rights = ESCROW_MAY_WRITE,
+					 .nwindows = 2,
+					 .windows = window,
+					 .connections = on};
+	uint32_t state;
+
+	for (uint32_t i = 0; i < 2; i++)
+		window[i] = bed_window(&b, 0x100 * (i + 1));
+	ck_assert_int_eq(ledger_grant_reserve(b.l, &args, &grant, &b.error), ESCROW_OK);
+	/* Behind a slice: that comes first. */
+	lend_run(1, 1);
+	post_both(LEDGER_WR_BIND);
+	ck_assert(!ledger_row_window(conn, id[0], &done[0]));
+	ck_assert(!ledger_row_window(conn, wr[0], &done[0]));
+	ck_assert_int_eq(bed_cqe(&b, 0, wr[0], LEDGER_OK, done, 16), 1);
+	settle_both(LEDGER_DONE_BIND, &state);
+	ck_assert_uint_eq(state, LEDGER_GRANT_EXPORTED);
+	ck_assert_int_eq(ledger_grant_revoke(b.l, grant, &state), ESCROW_OK);
+	post_both(LEDGER_WR_INVALIDATE);
+	settle_both(LEDGER_DONE_INVALIDATE, &state);
+	ck_assert_uint_eq(state, LEDGER_GRANT_REVOKED);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(bed_step(&b, window[i], ESCROW_STEP_DEALLOC_WINDOW, 0), ESCROW_OK);
 }
 END_TEST
 
@@ -298,6 +394,8 @@ int main(void)
 	tcase_add_test(tc, regions);
 	tcase_add_test(tc, no_key);
 	tcase_add_test(tc, no_room);
+	tcase_add_test(tc, not_of_what_owes_nothing);
+	tcase_add_test(tc, windows_in_order);
 	suite_add_tcase(s, tc);
 	return testing_run(s);
 }

@@ -196,7 +196,7 @@ END_TEST
 
 /*
  * The release rules as they are written down, one a line: the thing, the receipt, and what else must
- * hold (s strong, h healthy, e nothing of it owed, q quarantined; "s|e" one of the two).
+ * hold (s strong, h healthy, e nothing of it owed, o destroys of objects are believed; "s|eo" strong, or both others).
  */
 static const struct {
 	enum ledger_thing thing;
@@ -214,22 +214,22 @@ static const struct {
 	{LEDGER_GRANT, ESCROW_RECEIPT_WINDOW_FREED, "hs"},
 	{LEDGER_GRANT, ESCROW_RECEIPT_QP_RESET, "hse"},
 	{LEDGER_REGION, ESCROW_RECEIPT_DEREGISTERED, "hse"},
-	{LEDGER_QP, ESCROW_RECEIPT_QP_DESTROYED, "h"},
+	{LEDGER_QP, ESCROW_RECEIPT_QP_DESTROYED, "ho"},
 	{LEDGER_QP_SLOTS, ESCROW_RECEIPT_CQE_OK, "hs"},
 	{LEDGER_QP_SLOTS, ESCROW_RECEIPT_CQE_ERROR, "hs"},
 	{LEDGER_QP_SLOTS, ESCROW_RECEIPT_CQE_COVERED, "hs"},
 	{LEDGER_QP_SLOTS, ESCROW_RECEIPT_QP_RESET, "hs"},
-	{LEDGER_QP_SLOTS, ESCROW_RECEIPT_QP_DESTROYED, "hs|e"},
+	{LEDGER_QP_SLOTS, ESCROW_RECEIPT_QP_DESTROYED, "hs|eo"},
 	{LEDGER_WINDOW, ESCROW_RECEIPT_WINDOW_FREED, "hs"},
 	{LEDGER_CQ, ESCROW_RECEIPT_CQ_DESTROYED, "hse"},
 	{LEDGER_CHANNEL, ESCROW_RECEIPT_CHANNEL_GONE, "h"},
-	{LEDGER_PD, ESCROW_RECEIPT_PD_GONE, "he"},
+	{LEDGER_PD, ESCROW_RECEIPT_PD_GONE, "heo"},
 	{LEDGER_DEVICE, LEDGER_RECEIPT_DEVICE_CLOSED, "he"},
 };
 
 static bool should_release(enum ledger_thing thing, const struct ledger_proof *p)
 {
-	bool strong = p->strength >> p->receipt & 1;
+	bool strong = p->strength >> p->receipt & 1, objects = p->strength >> 31;
 
 	if (p->receipt == ESCROW_RECEIPT_PROCESS_REAPED ||
 	    p->receipt == ESCROW_RECEIPT_FUNCTION_FENCED)
@@ -241,26 +241,28 @@ static bool should_release(enum ledger_thing thing, const struct ledger_proof *p
 			continue;
 		if (p->fatal)
 			return false;
-		if (strcmp(needs, "hs|e") == 0)
-			return strong || p->settled;
-		return (!strchr(needs, 's') || strong) && (!strchr(needs, 'e') || p->settled);
+		if (strcmp(needs, "hs|eo") == 0)
+			return strong || (objects && p->settled);
+		return (!strchr(needs, 's') || strong) && (!strchr(needs, 'e') || p->settled) &&
+		       (!strchr(needs, 'o') || objects);
 	}
 	return false;
 }
 
 START_TEST(every_receipt_and_thing)
 {
-	for (unsigned int n = 0; n < LEDGER_RECEIPTS * 16u; n++) {
-		struct ledger_proof p = {.receipt = n / 16,
-					 .strength = n & 1 ? UINT32_MAX : 0,
+	for (unsigned int n = 0; n < LEDGER_RECEIPTS * 32u; n++) {
+		struct ledger_proof p = {.receipt = n / 32,
+					 .strength = (n & 1 ? UINT32_MAX >> 1 : 0) |
+						     (n & 16 ? UINT32_C(1) << 31 : 0),
 					 .fatal = n & 2,
 					 .quarantined = n & 4,
 					 .settled = n & 8};
 
 		ck_assert_msg(ledger_releases((enum ledger_thing)_i, &p) ==
 				      should_release((enum ledger_thing)_i, &p),
-			      "thing %d receipt %u: strong %d fatal %d quarantined %d settled %d",
-			      _i, p.receipt, n & 1, p.fatal, p.quarantined, p.settled);
+			      "thing %d receipt %u: strong %x fatal %d quarantined %d settled %d",
+			      _i, p.receipt, p.strength, p.fatal, p.quarantined, p.settled);
 	}
 }
 END_TEST
@@ -280,6 +282,30 @@ START_TEST(custody_is_never_r0_or_r1)
 		ck_assert(!ledger_releases(LEDGER_GRANT, &p));
 		ck_assert(!ledger_releases(LEDGER_REGION, &p));
 	}
+}
+END_TEST
+
+/* Where failures are hidden no destroy of anything releases anything; completions, resets and fences do as before. */
+START_TEST(without_destroys)
+{
+	static const uint32_t destroys[] = {
+		ESCROW_RECEIPT_QP_DESTROYED, ESCROW_RECEIPT_CQ_DESTROYED, ESCROW_RECEIPT_PD_GONE,
+		ESCROW_RECEIPT_DEREGISTERED, ESCROW_RECEIPT_WINDOW_FREED};
+	ledger_strength strength = ledger_without_destroys(UINT32_MAX);
+	uint32_t left = LEDGER_STRENGTH_USUAL & strength;
+
+	for (int t = 0; t < LEDGER_THINGS; t++)
+		for (size_t i = 0; i < sizeof(destroys) / sizeof(destroys[0]); i++) {
+			struct ledger_proof p = {
+				.receipt = destroys[i], .strength = strength, .settled = true};
+
+			ck_assert(!ledger_releases((enum ledger_thing)t, &p));
+		}
+	ck_assert_uint_eq(left, LEDGER_STRONG(ESCROW_RECEIPT_CQE_OK) |
+					LEDGER_STRONG(ESCROW_RECEIPT_CQE_ERROR) |
+					LEDGER_STRONG(ESCROW_RECEIPT_CQE_COVERED) |
+					LEDGER_STRONG(ESCROW_RECEIPT_WINDOW_INVALIDATED) |
+					LEDGER_STRONG(ESCROW_RECEIPT_QP_RESET));
 }
 END_TEST
 
@@ -383,6 +409,7 @@ int main(void)
 	tcase_add_loop_test(tc, every_receipt_and_thing, 0, LEDGER_THINGS);
 	tcase_add_test(tc, custody_is_never_r0_or_r1);
 	tcase_add_test(tc, weaker_never_stronger);
+	tcase_add_test(tc, without_destroys);
 	tcase_add_test(tc, classes);
 	tcase_add_test(tc, effects);
 	tcase_add_test(tc, epochs);

@@ -6,6 +6,7 @@
 #include "tests/unit/ledger/bed.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -231,6 +232,107 @@ START_TEST(weighed_by_two)
 }
 END_TEST
 
+/* ---- One op that ends on one lane while it comes back on the other --------------------------------- */
+#define MEETINGS 20000
+#define APART 64 /* one of them begins so many looks at a word later, or earlier, at most */
+
+static struct ledger_done late[2];
+static int32_t nlate;
+static atomic_int turn, turned; /* who waits asks all the time: both are to be at it at once */
+
+static void look(int times)
+{
+	for (int i = 0; i < times; i++)
+		atomic_load(&running);
+}
+
+static void until(atomic_int *word, int is)
+{
+	for (int i = 1; atomic_load(word) != is; i++)
+		if (i % 10000 == 0)
+			sched_yield();
+}
+
+static void *come_late_each_turn(void *arg)
+{
+	(void)arg;
+	for (int i = 1; i <= MEETINGS; i++) {
+		until(&turn, i);
+		look(APART);
+		nlate = bed_cqe(&b, 1, lent[1], LEDGER_OK, late, 2);
+		atomic_store(&turned, i);
+	}
+	return NULL;
+}
+
+static uint64_t lend_on_both(void)
+{
+	struct ledger_part parts[2] = {{.lane = b.at[0], .connection = b.conn[0], .slices = 1},
+				       {.lane = b.at[1], .connection = b.conn[1], .slices = 1}};
+	struct ledger_admission a = {
+		.user = 7, .nparts = 2, .parts = parts, .flags = LEDGER_ADMIT_ENDS};
+	struct ledger_loan loan = {.region = b.region, .length = 16, .opcode = ESCROW_WRITE};
+
+	ck_assert_int_eq(ledger_op_admit(b.at[0], &a, &loan.op), ESCROW_OK);
+	for (int lane = 0; lane < 2; lane++) {
+		loan.connection = b.conn[lane];
+		ck_assert_int_eq(ledger_slice_lend(b.at[lane], &loan, &lent[lane]), ESCROW_OK);
+	}
+	return loan.op;
+}
+
+/* Done, once; or unquiesced and then returned.  Whose it is is said of what was admitted. */
+static void told_as_one(const struct ledger_done *last, int32_t n, uint64_t op)
+{
+	ck_assert_int_ge(n, 0);
+	ck_assert_int_ge(nlate, 0);
+	ck_assert_int_eq(nlate, n == 1 && last->what == LEDGER_DONE_UNQUIESCED);
+	ck_assert_int_eq(n, 1);
+	ck_assert_uint_eq(last->subject, op);
+	ck_assert_uint_eq(last->user, 7);
+	if (!nlate) {
+		ck_assert_uint_eq(last->what, LEDGER_DONE_OP);
+		ck_assert_uint_eq(last->custody, ESCROW_CUSTODY_RETURNED);
+		ck_assert_uint_eq(last->bytes, 32);
+		return;
+	}
+	ck_assert_uint_eq(late[0].what, LEDGER_DONE_RETURNED);
+	ck_assert_uint_eq(late[0].subject, op);
+	ck_assert_uint_eq(late[0].user, 7);
+}
+
+START_TEST(ends_and_comes_back)
+{
+	struct ledger_done done[2];
+	pthread_t other;
+	uint64_t op;
+	int32_t n;
+
+	memset(&b, 0, sizeof(b));
+	bed_config(&b);
+	b.config.log_entries = 0;
+	bed_make(&b, LEDGER_STRENGTH_USUAL);
+	ck_assert_int_eq(pthread_create(&other, NULL, come_late_each_turn, NULL), 0);
+	for (int i = 1; i <= MEETINGS; i++) {
+		op = lend_on_both();
+		ck_assert_int_eq(ledger_quarantine(b.l, b.conn[1], "test"), ESCROW_OK);
+		ck_assert_int_eq(ledger_conn_collect(b.at[1], b.conn[1], done, 2), 0);
+		atomic_store(&turn, i);
+		look(i % (2 * APART));
+		n = bed_cqe(&b, 0, lent[0], LEDGER_OK, done, 2);
+		until(&turned, i);
+		told_as_one(done, n, op);
+		ck_assert_uint_eq(bed_stuck(&b, NULL, ESCROW_CHARGE_OPS), 0);
+		ck_assert_uint_eq(bed_used(&b, NULL, ESCROW_CHARGE_OPS), 0);
+		ck_assert_int_eq(ledger_late_receipt(b.l, b.conn[1], ESCROW_RECEIPT_QP_DESTROYED),
+				 ESCROW_OK);
+		b.conn[1] = bed_connect(&b, 1, b.account);
+	}
+	pthread_join(other, NULL);
+	bed_end(&b);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("ledger-threads");
@@ -239,6 +341,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, two_threads, 0, 2);
 	tcase_add_test(tc, weighed_by_two);
+	tcase_add_test(tc, ends_and_comes_back);
 	suite_add_tcase(suite, tc);
 	return testing_run(suite);
 }

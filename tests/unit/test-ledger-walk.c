@@ -56,7 +56,7 @@ static void hear(int32_t n)
 			break;
 		case LEDGER_DONE_BIND:
 		case LEDGER_DONE_INVALIDATE:
-			ledger_window_settled(b.l, &done[i], NULL);
+			ledger_window_settled(b.l, &done[i], NULL, NULL);
 			break;
 		default:
 			break;

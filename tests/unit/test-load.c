@@ -126,6 +126,24 @@ START_TEST(a_bad_file_gets_one_clear_line)
 }
 END_TEST
 
+/* A module of before there were rails need not survive it to be asked for them; the host does. */
+START_TEST(rails_of_a_module_of_before)
+{
+	struct escrow_host_args args = {.size = sizeof(args), .engine_name = "e"};
+	struct escrow_rail rail;
+
+	ck_assert_int_eq(load("bad-asked", 0), ESCROW_OK);
+	args.module = module;
+	ck_assert_int_eq(escrow_rails(&args, &rail, 1, sizeof(rail), &error), ESCROW_E_INVALID);
+	ck_assert_str_eq(error.text, "probe: crashed in rails: Killed");
+	escrow_module_unref(module);
+	ck_assert_int_eq(load("fake", 0), ESCROW_OK);
+	args.module = module;
+	ck_assert_int_eq(escrow_rails(&args, NULL, 0, 0, &error), ESCROW_E_UNSUPPORTED);
+	escrow_module_unref(module);
+}
+END_TEST
+
 START_TEST(a_loaded_module_is_described)
 {
 	struct escrow_module_info info, all[4];
@@ -395,6 +413,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, a_bad_file_gets_one_clear_line, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tcase, rails_of_a_module_of_before);
 	tcase_add_test(tcase, a_loaded_module_is_described);
 	tcase_add_test(tcase, only_what_allows_it_is_unmapped);
 	tcase_add_test(tcase, a_copy_is_named_by_its_content);

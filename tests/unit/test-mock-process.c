@@ -355,12 +355,38 @@ static void raw_packet(uint8_t *room, enum packet_kind kind, uint32_t payload)
 	memcpy(room, &p, sizeof(p));
 }
 
+static void knock_rightly(struct owner *o)
+{
+	struct end e;
+
+	end_open(&e, "", 64);
+	e.q = end_conn(&e);
+	ck_assert_int_eq(mock_native.connect(e.q, o->lent.address, NULL, 0), 0);
+	ck_assert_int_eq(wait_event(&e).kind, NATIVE_EV_ESTABLISHED);
+	hear(o);
+	ck_assert_int_eq(far_do(&e, o, NATIVE_WRITE, 0, 64), NATIVE_OK);
+	end_close(&e);
+}
+
+/* Who knocks and says nothing keeps nobody out. */
+START_TEST(a_silent_knock)
+{
+	struct owner o;
+	int silent;
+
+	owner_start(&o, "");
+	silent = raw_dial(&o);
+	knock_rightly(&o);
+	close(silent);
+	owner_end(&o, false);
+}
+END_TEST
+
 START_TEST(hostile_bytes_end_only_their_own_connection)
 {
 	uint32_t seed = 20240u + (uint32_t)_i;
 	uint8_t room[256];
 	struct owner o;
-	struct end e;
 
 	owner_start(&o, "");
 	/* Knocks: noise, truncated, wrong incarnation. Before who knocks rightly. */
@@ -375,13 +401,7 @@ START_TEST(hostile_bytes_end_only_their_own_connection)
 		(void)!send(fd, room, length, MSG_NOSIGNAL);
 		close(fd);
 	}
-	end_open(&e, "", 64);
-	e.q = end_conn(&e);
-	ck_assert_int_eq(mock_native.connect(e.q, o.lent.address, NULL, 0), 0);
-	ck_assert_int_eq(wait_event(&e).kind, NATIVE_EV_ESTABLISHED);
-	hear(&o);
-	ck_assert_int_eq(far_do(&e, &o, NATIVE_WRITE, 0, 64), NATIVE_OK);
-	end_close(&e);
+	knock_rightly(&o);
 	owner_end(&o, false);
 }
 END_TEST
@@ -438,6 +458,7 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, a_killed_peer_is_an_error_of_its_connection, 0, 2);
 	tcase_add_test(t, a_goodbye_is_told);
 	tcase_add_test(t, a_held_owner_answers_when_it_runs);
+	tcase_add_test(t, a_silent_knock);
 	tcase_add_loop_test(t, hostile_bytes_end_only_their_own_connection, 0, 4);
 	tcase_add_loop_test(t, hostile_packets_never_leave_the_window, 0, 16);
 	return testing_run(suite);

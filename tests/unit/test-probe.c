@@ -129,6 +129,20 @@ START_TEST(a_file_that_cannot_be_loaded_is_told)
 }
 END_TEST
 
+START_TEST(who_is_asked_for_rails)
+{
+	ck_assert_int_eq(probe("fake", ESCROW_PROBE_RAILS, NULL, LONG_MS), ESCROW_E_UNSUPPORTED);
+	assert_says("it lists no rails");
+	ck_assert_str_eq(result.stage, "rails");
+	ck_assert_int_eq(probe("bad-asked", ESCROW_PROBE_RAILS | ESCROW_PROBE_OPEN, NULL, LONG_MS),
+			 ESCROW_E_INVALID);
+	assert_says("crashed in rails");
+	ck_assert_int_eq(result.signal, SIGKILL);
+	/* It is asked for them, or not. */
+	ck_assert_int_eq(probe("bad-asked", ESCROW_PROBE_OPEN, NULL, LONG_MS), ESCROW_OK);
+}
+END_TEST
+
 START_TEST(bad_arguments_are_refused)
 {
 	struct escrow_probe_args args = {.size = sizeof(args), .flags = 64, .path = "/x"};
@@ -153,6 +167,7 @@ int main(void)
 	tcase_add_test(tcase, a_hang_in_open_is_killed);
 	tcase_add_test(tcase, what_open_answers_is_handed_on);
 	tcase_add_test(tcase, a_file_that_cannot_be_loaded_is_told);
+	tcase_add_test(tcase, who_is_asked_for_rails);
 	tcase_add_test(tcase, bad_arguments_are_refused);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connections and queue slots of the whole process, on the mock: what all engines have is counted in
- * one place, quarantined ones of released engines too, and one too many is refused by name and number.
+ * Connections and queue slots of the whole process, and of one peer name in it, on the mock: what all engines
+ * have is counted in one place, quarantined ones of released engines too, and one too many is refused by name
+ * and number.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -112,6 +113,67 @@ START_TEST(one_too_many)
 }
 END_TEST
 
+static struct escrow_quota used_of(const char *name)
+{
+	struct escrow_quota q = {.size = sizeof(q)};
+
+	ck_assert_int_eq(escrow_quota_get_peer(name, NULL, &q), ESCROW_OK);
+	return q;
+}
+
+static void limit_of(const char *name, size_t at, uint64_t most)
+{
+	struct escrow_quota q;
+
+	memset(&q, 0xff, sizeof(q));
+	q.size = sizeof(q);
+	memcpy((char *)&q + at, &most, sizeof(most));
+	ck_assert_int_eq(escrow_quota_set_peer(name, &q), ESCROW_OK);
+}
+
+/* One name in two engines: what both have of it counts together; that of another name does not. */
+START_TEST(one_name_too_many)
+{
+	size_t at = kinds[_i].at;
+	struct escrow_quota have;
+	uint64_t each, has;
+	char want[240];
+
+	pair_make(&pair, 0, NULL);
+	have = used();
+	each = value(&have, at) / 2;
+	has = each / (have.connections / 2);
+	limit_of("more", at, each - 1);
+	ck_assert_int_eq(one_more(pair.mover.host, pair.still.host), ESCROW_E_QUOTA);
+	snprintf(want, sizeof(want),
+		 "%s of \"more\" in the process: %llu more than the %llu in use exceed %llu",
+		 kinds[_i].name, (unsigned long long)has, (unsigned long long)(each - has),
+		 (unsigned long long)(each - 1));
+	ck_assert_msg(strstr(error.text, want) != NULL, "\"%s\", not \"%s\"", error.text, want);
+	have = used_of("more"); /* all of a peer's, or none */
+	ck_assert_uint_eq(have.connections + have.sq_slots + have.cq_slots, 0);
+	/* The end that dials has room, the end that is dialled has none and says so to the other. */
+	limit_of("more", at, 2 * each - 1);
+	ck_assert_int_eq(one_more(pair.mover.host, pair.still.host), ESCROW_IN_PROGRESS);
+	while (!pair.mover.kinds[ESCROW_EV_PEER_DOWN])
+		pair_pump(&pair);
+	while (used_of("more").connections)
+		pair_pump(&pair);
+	limit_of("more", at, 2 * each);
+	ck_assert_int_eq(one_more(pair.mover.host, pair.still.host), ESCROW_IN_PROGRESS);
+	while (pair.mover.kinds[ESCROW_EV_PEER_UP] < 2 || pair.still.kinds[ESCROW_EV_PEER_UP] < 2)
+		pair_pump(&pair);
+	have = used_of("more");
+	ck_assert_uint_eq(value(&have, at), 2 * each);
+	ck_assert_int_eq(one_more(pair.mover.host, pair.still.host), ESCROW_E_QUOTA);
+	pair_end(&pair);
+	have = used_of("more");
+	ck_assert_uint_eq(have.connections + have.sq_slots + have.cq_slots, 0);
+	have = used();
+	ck_assert_uint_eq(have.connections + have.sq_slots + have.cq_slots, 0);
+}
+END_TEST
+
 /* Who comes by an invitation is refused too: its own end says so to it. */
 START_TEST(a_peer_that_comes)
 {
@@ -215,6 +277,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, one_too_many, 0, KINDS);
+	tcase_add_loop_test(tcase, one_name_too_many, 0, KINDS);
 	tcase_add_test(tcase, a_peer_that_comes);
 	tcase_add_test(tcase, an_engine_that_is_replaced);
 	suite_add_tcase(suite, tcase);

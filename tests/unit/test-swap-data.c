@@ -102,6 +102,48 @@ START_TEST(the_old_grants_are_dead_after_a_swap)
 }
 END_TEST
 
+/* The remote of a peer that is gone, and which B of a dry run had given the number that B gives next. */
+START_TEST(the_remote_of_a_lost_peer_moves_nothing_after_a_swap)
+{
+	struct escrow_swap_args rehearsal = {.flags = ESCROW_SWAP_DRY_RUN}, args = {0};
+	uint64_t old;
+
+	pair_make(&pair, _i, NULL);
+	old = pair.mover.remote;
+	pair_swap_begin(&pair, &rehearsal);
+	ck_assert_int_eq(pair_swap_finish(&pair, NULL, NULL), ESCROW_OK);
+	ck_assert_int_ge(escrow_disconnect(mover(), pair.mover.peer), 0);
+	while (!pair.mover.kinds[ESCROW_EV_PEER_DOWN] || !pair.still.kinds[ESCROW_EV_PEER_DOWN])
+		pair_pump(&pair);
+	pair_connect(&pair, _i);
+	pair_swap_begin(&pair, &args);
+	ck_assert_int_eq(pair_swap_finish(&pair, NULL, NULL), ESCROW_OK);
+	ck_assert_int_eq(hosting_transfer(mover(), ESCROW_WRITE, old,
+					  (struct escrow_sge){pair.mover.region, 0, 8}, NULL),
+			 ESCROW_E_PEER_LOST);
+	ck_assert_int_eq(escrow_forget_grant(mover(), old), ESCROW_OK);
+	pair_check(&pair, 3); /* the other one is still there */
+	pair_end(&pair);
+}
+END_TEST
+
+/* The answer to a drain that was resumed may come any time; with it unpolled the mock refuses another. */
+START_TEST(a_drain_of_the_host_is_answered_though_a_swap_is_under_way)
+{
+	struct escrow_swap_args args = {0};
+	struct escrow_error error = {.size = sizeof(error)};
+
+	pair_make(&pair, _i, NULL);
+	ck_assert_int_eq(escrow_drain(mover(), 0, 0), ESCROW_IN_PROGRESS);
+	ck_assert_int_eq(escrow_resume(mover()), ESCROW_OK);
+	pair_swap_begin(&pair, &args);
+	ck_assert_msg(pair_swap_finish(&pair, NULL, &error) == ESCROW_OK, "%s", error.text);
+	ck_assert_uint_eq(pair.mover.kinds[ESCROW_EV_DRAINED], 1);
+	pair_check(&pair, 3);
+	pair_end(&pair);
+}
+END_TEST
+
 START_TEST(a_silent_peer_turns_it_back)
 {
 	struct escrow_swap_args args = {.peers_ns = 1000000};
@@ -241,6 +283,38 @@ START_TEST(a_busy_generation_does_not_starve_the_next)
 }
 END_TEST
 
+/* ---- Waiting ----------------------------------------------------------------------------------- */
+/* A has no descriptor: it is polled till its end, and what it left in quarantine keeps nobody from waiting for B. */
+START_TEST(one_without_a_descriptor_is_left)
+{
+	static const char *const no_proof[] = {"events=0", "drain_ms=1", "weak.dereg=1", NULL};
+	struct escrow_swap_args args = {.close_ns = 1000000};
+	uint64_t generation = 1;
+
+	hosting_clock = hosting_work_clock;
+	pair_make(&pair, 0, no_proof);
+	hosting_clock = NULL;
+	ck_assert_int_eq(escrow_arm(mover()), ESCROW_E_UNSUPPORTED);
+	pair_swap_begin(&pair, &args);
+	while (escrow_swap_advance(pair.swap, NULL) == ESCROW_IN_PROGRESS) {
+		escrow_current(mover(), &generation);
+		ck_assert_int_eq(escrow_arm(mover()),
+				 generation == 1 ? ESCROW_E_UNSUPPORTED : ESCROW_EVENTS_PENDING);
+		pair_pump(&pair);
+	}
+	ck_assert_uint_eq(generation, 2);
+	ck_assert_int_eq(escrow_swap_free(pair.swap), ESCROW_OK);
+	pair.swap = NULL;
+	for (int i = 0; i < 100; i++)
+		pair_pump(&pair);
+	ck_assert_int_eq(escrow_arm(mover()), ESCROW_OK);
+	ck_assert_int_ge(escrow_close(mover(), 0, ESCROW_CLOSE_ABORT), 0);
+	ck_assert_int_eq(hosting_wait(mover(), ESCROW_EV_QUARANTINED).object, 0);
+	ck_assert_int_eq(escrow_release(mover()), ESCROW_OK);
+	hosting_close(pair.still.host);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("swap-data");
@@ -252,9 +326,13 @@ int main(void)
 	tcase_add_loop_test(tcase, each_step_is_taken_back, 0, 2);
 	tcase_add_loop_test(tcase, a_dry_run_changes_nothing, 0, 2);
 	tcase_add_test(tcase, the_old_grants_are_dead_after_a_swap);
+	tcase_add_loop_test(tcase, the_remote_of_a_lost_peer_moves_nothing_after_a_swap, 0, 2);
+	tcase_add_loop_test(tcase, a_drain_of_the_host_is_answered_though_a_swap_is_under_way, 0,
+			    2);
 	tcase_add_loop_test(tcase, a_silent_peer_turns_it_back, 0, 2);
 	tcase_add_loop_test(tcase, no_op_is_lost_doubled_or_corrupted_under_load, 0, 2);
 	tcase_add_test(tcase, a_busy_generation_does_not_starve_the_next);
+	tcase_add_test(tcase, one_without_a_descriptor_is_left);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }

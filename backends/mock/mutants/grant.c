@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* grant.c - mutants of grants, imports and revocation: clauses GR, EP3, DR7. */
+/* grant.c - mutants of grants, imports and revocation: clauses GR, EP3, DR7, AR8. */
 #include "backends/mock/mutants/mutant.h"
 
 #if defined MUTANT_epoch_ignored || defined MUTANT_grant_bytes_unchecked ||                        \
@@ -48,6 +48,48 @@ static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)
 	return true;
 }
 #define EVENTS
+#endif
+
+#ifdef MUTANT_ended_handle_refused
+/* The next one that is made has the place of one that was revoked, whether that was told or not. */
+static struct {
+	const struct escrow_engine *e;
+	uint64_t grant, before;
+} revoked[64];
+static uint64_t made;
+static uint32_t nrevoked;
+static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)
+{
+	for (int i = 0; event->kind == ESCROW_EV_GRANT_REVOKED && i < 64; i++)
+		if (revoked[i].e == e && revoked[i].grant == event->object)
+			revoked[i].e = NULL;
+	return true;
+}
+static escrow_status bad_grant(struct escrow_engine *e, const struct escrow_grant_args *args,
+			       uint64_t *grant, struct escrow_error *error)
+{
+	escrow_status st = engine_grant(e, args, grant, error);
+
+	made += st >= 0;
+	return st;
+}
+static escrow_status bad_revoke(struct escrow_engine *e, uint64_t grant, uint32_t flags)
+{
+	escrow_status st;
+
+	for (int i = 0; i < 64; i++)
+		if (revoked[i].e == e && revoked[i].grant == grant && revoked[i].before != made)
+			return ESCROW_E_INVALID;
+	st = engine_revoke(e, grant, flags);
+	if (st >= 0) {
+		revoked[nrevoked % 64].e = e;
+		revoked[nrevoked % 64].grant = grant;
+		revoked[nrevoked++ % 64].before = made;
+	}
+	return st;
+}
+#define EVENTS
+#define SLOTS .grant = bad_grant, .revoke = bad_revoke,
 #endif
 
 #ifdef MUTANT_grant_exported_before_bind

@@ -378,7 +378,22 @@ static escrow_status bad_drain(struct escrow_engine *e, uint64_t peer, uint64_t 
 #ifdef MUTANT_drain_forgotten
 static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)
 {
-	return event->kind != ESCROW_EV_DRAINED || event->status != ESCROW_E_CANCELED;
+	return event->kind != ESCROW_EV_DRAINED || event->status != ESCROW_E_CANCELED ||
+	       state_of(e) != ESCROW_STATE_OPEN;
+}
+#define EVENTS
+#endif
+
+#if defined MUTANT_closed_drain_forgotten || defined MUTANT_lost_drain_forgotten
+#ifdef MUTANT_closed_drain_forgotten
+#define OVERTAKEN ESCROW_E_CANCELED
+#else
+#define OVERTAKEN ESCROW_E_DEVICE
+#endif
+static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)
+{
+	return event->kind != ESCROW_EV_DRAINED || event->status != OVERTAKEN ||
+	       state_of(e) == ESCROW_STATE_OPEN;
 }
 #define EVENTS
 #endif

@@ -298,10 +298,16 @@ static bool mutant_event(struct escrow_engine *e, struct escrow_event *event)
 #define SLOTS .get_extension = bad_extension,
 #endif
 
-#ifdef MUTANT_fence_ignored
+#if defined MUTANT_fence_ignored || defined MUTANT_early_fence_ignored
 static escrow_status bad_fenced(struct escrow_engine *e, const uint8_t *incarnation,
 				uint32_t receipt)
 {
+#ifdef MUTANT_early_fence_ignored
+	const struct escrow_fence *good = engine_get_extension(e, ESCROW_FENCE_ID);
+
+	if (state_of(e) == ESCROW_STATE_QUARANTINED)
+		return good->fenced(e, incarnation, receipt);
+#endif
 	return receipt == ESCROW_RECEIPT_PROCESS_REAPED || receipt == ESCROW_RECEIPT_FUNCTION_FENCED
 		       ? ESCROW_OK
 		       : ESCROW_E_INVALID;

@@ -16,6 +16,7 @@
 #define BAD_OPEN 11      /* open fails with a text that is not terminated */
 #define BAD_END 12       /* query fails, and close never comes to its end */
 #define BAD_ASKED 13     /* get_extension does not survive engine NULL */
+#define BAD_LEAVE 14     /* open ends the process, as if all were well */
 #ifndef BAD
 #define BAD 0
 #endif
@@ -26,41 +27,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/unit/bad/fake.h"
+#include "tests/unit/bad/fake-engine.h"
 
-#define MAX 64u
-
-enum { FREE, LIVE, STUCK };
-
-struct fake_op {
-	uint64_t user;
-	int state; /* STUCK: ended HELD */
-};
-
-struct escrow_engine {
-	const struct escrow_host *host;
-	struct fake_op ops[MAX];
-	uint64_t nops; /* ever; op n is ops[n % MAX] */
-	uint64_t region_user[MAX];
-	int region_state[MAX];
-	int32_t stick, more;
-	uint64_t grant_user;
-	uint32_t state;
-	struct escrow_event events[4 * MAX];
-	uint32_t head, tail; /* events[head % n .. tail % n) */
-	uint64_t seq;
-	int pipe[2];
-};
-
-#if BAD == BAD_EXIT
+#if BAD == BAD_EXIT || BAD == BAD_CRASH
 __attribute__((constructor)) static void early(void)
 {
+	if (BAD == BAD_CRASH)
+		raise(SIGSEGV);
 	exit(0);
-}
-#elif BAD == BAD_CRASH
-__attribute__((constructor)) static void early(void)
-{
-	raise(SIGSEGV);
 }
 #elif BAD == BAD_EXPORT
 __attribute__((visibility("default"))) int ibv_fake_open(void);
@@ -93,10 +67,11 @@ static escrow_status fake_open(const struct escrow_open_args *args, struct escro
 {
 	struct escrow_engine *e;
 
-#if BAD == BAD_HANG
-	for (;;)
+	while (BAD == BAD_HANG)
 		pause();
-#elif BAD == BAD_OPEN
+	if (BAD == BAD_LEAVE)
+		_exit(0);
+#if BAD == BAD_OPEN
 	memset(error->text, 'x', sizeof(error->text));
 	return ESCROW_E_DEVICE;
 #endif
@@ -198,7 +173,7 @@ static escrow_status fake_disconnect(struct escrow_engine *e, uint64_t peer, uin
 static escrow_status fake_peer_info(struct escrow_engine *e, uint64_t peer,
 				    struct escrow_peer_info *info)
 {
-	info->flags = 0;
+	info->flags = peer == FAKE_GUEST ? ESCROW_PEER_PASSIVE : 0;
 	info->epoch = 1;
 	strcpy(info->peer_name, "fake");
 	return ESCROW_OK;
@@ -246,10 +221,13 @@ static escrow_status fake_forget(struct escrow_engine *e, uint64_t remote)
 static int32_t fake_transfer(struct escrow_engine *e, const struct escrow_op *op, uint32_t n,
 			     uint32_t stride, uint32_t flags, uint64_t *ops)
 {
+	void (*call)(void) = e->at_transfer;
 	uint32_t i;
 
 	if (e->state != ESCROW_STATE_OPEN)
 		return ESCROW_E_STATE;
+	if (e->full)
+		return ESCROW_E_AGAIN;
 	for (i = 0; i < n; i++) {
 		struct fake_op *slot = &e->ops[e->nops % MAX];
 
@@ -259,6 +237,9 @@ static int32_t fake_transfer(struct escrow_engine *e, const struct escrow_op *op
 		ops[i] = 1000 + e->nops++;
 		op = (const void *)((const char *)op + stride);
 	}
+	e->at_transfer = NULL;
+	if (call)
+		call();
 	return i ? (int32_t)i + e->more : n ? ESCROW_E_INVALID : 0;
 }
 
@@ -272,7 +253,7 @@ static int32_t fake_poll(struct escrow_engine *e, struct escrow_event *events, u
 {
 	uint32_t n = 0;
 
-	for (; n < max && e->head != e->tail; n++)
+	for (; n < max && !e->mute && e->head != e->tail; n++)
 		memcpy((char *)events + (size_t)n * stride, &e->events[e->head++ % (4 * MAX)],
 		       sizeof(*events));
 	return n ? (int32_t)n + e->more : 0;
@@ -285,7 +266,7 @@ static int32_t fake_event_fd(struct escrow_engine *e)
 
 static escrow_status fake_arm(struct escrow_engine *e, uint32_t flags)
 {
-	return e->head != e->tail ? ESCROW_EVENTS_PENDING : ESCROW_OK;
+	return !e->mute && e->head != e->tail ? ESCROW_EVENTS_PENDING : ESCROW_OK;
 }
 
 static escrow_status fake_quiesce(struct escrow_engine *e, uint32_t flags)
@@ -354,7 +335,6 @@ static escrow_status fake_close(struct escrow_engine *e, uint64_t deadline_ns, u
 	return ESCROW_IN_PROGRESS;
 }
 
-/* ---- What the test says ------------------------------------------------------------------------ */
 static int control_finish(struct escrow_engine *e, uint8_t custody)
 {
 	for (uint64_t id = e->nops > MAX ? e->nops - MAX : 0; id < e->nops; id++) {
@@ -415,11 +395,27 @@ static void control_say(struct escrow_engine *e, const struct escrow_event *even
 
 	*told = *event;
 	told->seq = seq;
+	(void)!write(e->pipe[1], "", 1);
 }
 
 static void control_exaggerate(struct escrow_engine *e, int32_t more)
 {
 	e->more = more;
+}
+
+static void control_mute(struct escrow_engine *e, int yes)
+{
+	e->mute = yes;
+}
+
+static void control_fill(struct escrow_engine *e, int yes)
+{
+	e->full = yes;
+}
+
+static void control_at_transfer(struct escrow_engine *e, void (*call)(void))
+{
+	e->at_transfer = call;
 }
 
 static const void *fake_get_extension(struct escrow_engine *e, const char *id)
@@ -433,6 +429,9 @@ static const void *fake_get_extension(struct escrow_engine *e, const char *id)
 		.regions = control_regions,
 		.say = control_say,
 		.exaggerate = control_exaggerate,
+		.mute = control_mute,
+		.fill = control_fill,
+		.at_transfer = control_at_transfer,
 	};
 
 	raise(BAD == BAD_ASKED && !e ? SIGKILL : 0);

@@ -9,6 +9,7 @@
 #include <escrow/backend.h>
 
 #define FAKE_ID "test.fake/1"
+#define FAKE_GUEST 8u /* the peer that came by an invitation, once PEER_UP says so */
 
 struct fake_control {
 	uint32_t size;
@@ -22,10 +23,16 @@ struct fake_control {
 	/* the receipt for regions in quarantine: they are released after all */
 	void (*unstick)(struct escrow_engine *engine);
 	uint32_t (*regions)(struct escrow_engine *engine);
-	/* Any event, however untrue; seq is set. */
+	/* Any event, however untrue; seq is set.  The descriptor stays readable from then on. */
 	void (*say)(struct escrow_engine *engine, const struct escrow_event *event);
 	/* poll and transfer from now on answer so many more than is true */
 	void (*exaggerate)(struct escrow_engine *engine, int32_t more);
+	/* poll from now on tells nothing, or all that came meanwhile */
+	void (*mute)(struct escrow_engine *engine, int yes);
+	/* transfer from now on answers E_AGAIN, or not */
+	void (*fill)(struct escrow_engine *engine, int yes);
+	/* ... and the next one calls this when it has taken its ops, before it returns */
+	void (*at_transfer)(struct escrow_engine *engine, void (*call)(void));
 };
 
 #endif

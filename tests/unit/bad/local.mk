@@ -1,6 +1,6 @@
 # Backends for the tests of libescrow: one that works (fake), and bad ones; see fake.c. A module whose
 # name is not in the source's folder: TEST_MODULE_PATH is tests/.libs.
-EXTRA_DIST += %D%/fake.h
+EXTRA_DIST += %D%/fake.h %D%/fake-engine.h
 check_LTLIBRARIES += tests/fake.la
 tests_fake_la_SOURCES = %D%/fake.c
 tests_fake_la_LDFLAGS = $(escrow_check_module_ldflags)
@@ -59,6 +59,11 @@ check_LTLIBRARIES += tests/bad-asked.la
 tests_bad_asked_la_SOURCES  = %D%/fake.c
 tests_bad_asked_la_CPPFLAGS = $(AM_CPPFLAGS) -DBAD=13
 tests_bad_asked_la_LDFLAGS  = $(escrow_check_module_ldflags)
+
+check_LTLIBRARIES += tests/bad-leave.la
+tests_bad_leave_la_SOURCES  = %D%/fake.c
+tests_bad_leave_la_CPPFLAGS = $(AM_CPPFLAGS) -DBAD=14
+tests_bad_leave_la_LDFLAGS  = $(escrow_check_module_ldflags)
 
 # Two exports.
 check_LTLIBRARIES += tests/bad-export.la

@@ -62,7 +62,7 @@ static uint32_t settle(int i, uint64_t id, enum ledger_outcome outcome)
 
 	ck_assert_int_eq(bed_cqe(&b, i, id, outcome, done, 16), 1);
 	ck_assert_uint_eq(done[0].subject, window[i]);
-	ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state), ESCROW_OK);
+	ck_assert_int_eq(ledger_window_settled(b.l, &done[0], &state, NULL), ESCROW_OK);
 	return state;
 }
 
