@@ -72,7 +72,7 @@ check-tarball:
 	    %D%/conform/test-mock.sh %D%/conform/test-mock-rail.sh,$(test_scripts))'
 
 # make check-threads: for a build with --enable-tsan.
-check-threads: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
+check-threads: all-am $(test_threaded) $(check_LTLIBRARIES)
 	$(MAKE) check-TESTS TESTS='$(test_threaded) %D%/conform/threads.sh'
 EXTRA_DIST += %D%/conform/threads.sh %D%/conform/tsan.supp
 

@@ -5,14 +5,14 @@ test_helpers += %D%/ledger
 if BACKEND_RDMA
 if HAVE_CHECK
 test_helpers += %D%/slice
-%C%_slice_SOURCES  = %D%/slice.c %D%/callgrind.h $(softverbs_rig) $(rdma_kit)
+%C%_slice_SOURCES  = %D%/slice.c %D%/callgrind.h $(softverbs_rig)
 %C%_slice_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
-%C%_slice_LDADD    = backends/rdma/librdma_native.la backends/engine/libengine.la \
+%C%_slice_LDADD    = $(rdma_kit) \
                      tests/softverbs/libsoftverbs.la $(test_ldadd)
 test_helpers += %D%/pairs
-%C%_pairs_SOURCES  = %D%/pairs.c %D%/callgrind.h %D%/window.h $(softverbs_rig) $(rdma_kit)
+%C%_pairs_SOURCES  = %D%/pairs.c %D%/callgrind.h %D%/window.h $(softverbs_rig)
 %C%_pairs_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
-%C%_pairs_LDADD    = backends/rdma/librdma_native.la backends/engine/libengine.la \
+%C%_pairs_LDADD    = $(rdma_kit) \
                      tests/softverbs/libsoftverbs.la $(test_ldadd)
 # Through libescrow; rdma.so, which is loaded, finds the double among the program's libraries.
 test_helpers += %D%/hosted
@@ -26,11 +26,11 @@ endif
 if BACKEND_RDMA
 if HAVE_CHECK
 test_helpers += %D%/grant
-%C%_grant_SOURCES  = %D%/grant.c %D%/clock.h %D%/need.h %D%/window.h tests/softroce/link.c tests/softroce/link.h $(rdma_kit)
+%C%_grant_SOURCES  = %D%/grant.c %D%/clock.h %D%/need.h %D%/window.h tests/softroce/link.c tests/softroce/link.h
 %C%_grant_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_grant_LDADD    = $(catalogue_real_ldadd)
 test_helpers += %D%/pong
-%C%_pong_SOURCES  = %D%/pong.c %D%/clock.h %D%/need.h tests/softroce/link.c tests/softroce/link.h $(rdma_kit)
+%C%_pong_SOURCES  = %D%/pong.c %D%/clock.h %D%/need.h tests/softroce/link.c tests/softroce/link.h
 %C%_pong_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_pong_LDADD    = $(catalogue_real_ldadd)
 endif

@@ -41,7 +41,7 @@ stage_gcc() {
 
 stage_asan() {
 	results_in "$top/build-asan"
-	build_in "$top/build-asan" --enable-werror --enable-tests=yes --enable-asan CFLAGS="-O1 -g"
+	build_in "$top/build-asan" --enable-werror --enable-tests=yes --enable-asan CFLAGS="-O1 -g1"
 	make -C "$top/build-asan" -j"$jobs" check
 }
 
@@ -51,7 +51,7 @@ stage_tsan() {
 	local fixed=()
 	setarch -R true 2>/dev/null && fixed=(setarch -R)
 	results_in "$top/build-tsan"
-	build_in "$top/build-tsan" --enable-werror --enable-tests=yes --enable-tsan CFLAGS="-O1 -g"
+	build_in "$top/build-tsan" --enable-werror --enable-tests=yes --enable-tsan CFLAGS="-O1 -g1"
 	"${fixed[@]}" make -C "$top/build-tsan" -j"$jobs" check-threads
 }
 

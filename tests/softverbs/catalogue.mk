@@ -1,6 +1,6 @@
 # The fault catalogue: engines over softverbs, and the same on real verbs for the guest.
-catalogue_kit         = $(rdma_kit) tests/unit/catalogue.h
-catalogue_real_ldadd  = backends/rdma/librdma_native.la backends/engine/libengine.la $(real_ldadd)
+catalogue_kit         = tests/unit/catalogue.h
+catalogue_real_ldadd  = $(rdma_kit) $(real_ldadd)
 test_programs += %D%/catalogue-requester %D%/catalogue-owner
 test_helpers  += %D%/real-catalogue-requester %D%/real-catalogue-owner
 %C%_catalogue_requester_SOURCES       = tests/unit/test-catalogue-requester.c $(catalogue_kit)

@@ -64,78 +64,78 @@ real_ldadd = $(RDMA_LIBS) $(test_ldadd)
 %C%_test_backend_LDADD    = backends/rdma/librdma_native.la %D%/libsoftverbs.la $(test_ldadd)
 # Peers that die.
 test_programs += %D%/test-kill
-%C%_test_kill_SOURCES  = tests/unit/test-rdma-kill.c $(rdma_kit) $(victim)
+%C%_test_kill_SOURCES  = tests/unit/test-rdma-kill.c $(victim)
 %C%_test_kill_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(victim_cppflags)
 %C%_test_kill_LDADD    = $(softverbs_engine_ldadd)
 test_programs += %D%/test-death
-%C%_test_death_SOURCES  = tests/unit/test-rdma-death.c $(rdma_kit) $(victim)
+%C%_test_death_SOURCES  = tests/unit/test-rdma-death.c $(victim)
 %C%_test_death_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(victim_cppflags)
 %C%_test_death_LDADD    = $(softverbs_engine_ldadd)
 test_programs += %D%/test-soak
-%C%_test_soak_SOURCES  = tests/unit/test-rdma-soak.c $(rdma_kit) $(victim)
+%C%_test_soak_SOURCES  = tests/unit/test-rdma-soak.c $(victim)
 %C%_test_soak_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(victim_cppflags)
 %C%_test_soak_LDADD    = $(softverbs_engine_ldadd)
 # Every limit that a host can set.
 test_programs += %D%/test-quota
-%C%_test_quota_SOURCES  = %D%/test-quota.c $(rdma_kit)
+%C%_test_quota_SOURCES  = %D%/test-quota.c
 %C%_test_quota_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_quota_LDADD    = $(softverbs_engine_ldadd)
 test_programs += %D%/test-limits
-%C%_test_limits_SOURCES  = tests/unit/test-rdma-limits.c $(rdma_kit)
+%C%_test_limits_SOURCES  = tests/unit/test-rdma-limits.c
 %C%_test_limits_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_limits_LDADD    = $(softverbs_engine_ldadd)
 # Hostile peers against engines over it, as the guest of ./dev softroce has them on rxe.
-softverbs_engine_ldadd = backends/rdma/librdma_native.la backends/engine/libengine.la %D%/libsoftverbs.la \
+softverbs_engine_ldadd = $(rdma_kit) %D%/libsoftverbs.la \
                          $(RDMA_LIBS) $(test_ldadd)
 test_programs += %D%/test-hostile
 test_threaded += %D%/test-hostile
-%C%_test_hostile_SOURCES  = tests/unit/test-rdma-hostile.c $(rdma_kit)
+%C%_test_hostile_SOURCES  = tests/unit/test-rdma-hostile.c
 %C%_test_hostile_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_hostile_LDADD    = $(softverbs_engine_ldadd)
 # Rails that fail, the same way.
 test_programs += %D%/test-returns
-%C%_test_returns_SOURCES  = tests/unit/test-rdma-returns.c $(rdma_world) $(rdma_kit)
+%C%_test_returns_SOURCES  = tests/unit/test-rdma-returns.c $(rdma_world)
 %C%_test_returns_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_returns_LDADD    = $(softverbs_engine_ldadd)
 
 # Connections that have given their keys.
 test_programs += %D%/test-renew
 test_threaded += %D%/test-renew
-%C%_test_renew_SOURCES  = tests/unit/test-rdma-renew.c $(rdma_kit)
+%C%_test_renew_SOURCES  = tests/unit/test-rdma-renew.c
 %C%_test_renew_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_renew_LDADD    = $(softverbs_engine_ldadd)
 
 test_programs += %D%/test-rails
 test_threaded += %D%/test-rails
-%C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world) $(rdma_kit)
+%C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world)
 %C%_test_rails_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_rails_LDADD    = $(softverbs_engine_ldadd)
 # What queue pairs are told of their path.
 test_programs += %D%/test-path
 test_threaded += %D%/test-path
-%C%_test_path_SOURCES  = tests/unit/test-rdma-path.c $(rdma_path) $(rdma_kit)
+%C%_test_path_SOURCES  = tests/unit/test-rdma-path.c $(rdma_path)
 %C%_test_path_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_path_LDADD    = $(softverbs_engine_ldadd)
 # Memory of other devices.
 test_programs += %D%/test-dmabuf
-%C%_test_dmabuf_SOURCES  = %D%/test-dmabuf.c $(rdma_kit)
+%C%_test_dmabuf_SOURCES  = %D%/test-dmabuf.c
 %C%_test_dmabuf_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_dmabuf_LDADD    = $(softverbs_engine_ldadd)
 # Bytes over each address of a device.
 test_programs += %D%/test-address
 test_threaded += %D%/test-address
-%C%_test_address_SOURCES  = tests/unit/test-rdma-address.c $(rdma_path) $(rdma_kit)
+%C%_test_address_SOURCES  = tests/unit/test-rdma-address.c $(rdma_path)
 %C%_test_address_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_address_LDADD    = $(softverbs_engine_ldadd)
 # Both connect at once.
 test_programs += %D%/test-meet
 test_threaded += %D%/test-meet
-%C%_test_meet_SOURCES  = tests/unit/test-rdma-meet.c $(rdma_kit)
+%C%_test_meet_SOURCES  = tests/unit/test-rdma-meet.c
 %C%_test_meet_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_meet_LDADD    = $(softverbs_engine_ldadd)
 # Rails by distance, on a sysfs that is made up.
 test_programs += %D%/test-topology
-%C%_test_topology_SOURCES  = %D%/test-topology.c $(rdma_kit)
+%C%_test_topology_SOURCES  = %D%/test-topology.c
 %C%_test_topology_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_topology_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
 # Who takes and does not give back; rdma.so, which is loaded, finds the double among the program's libraries.
@@ -146,53 +146,53 @@ test_programs += %D%/test-misuse
 %C%_test_misuse_LDADD    = %D%/libsoftverbs.la $(host_test_ldadd)
 # Limits of control groups, as files tell them.
 test_programs += %D%/test-cgroup
-%C%_test_cgroup_SOURCES  = %D%/test-cgroup.c $(rdma_kit)
+%C%_test_cgroup_SOURCES  = %D%/test-cgroup.c
 %C%_test_cgroup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) $(GLIB_CFLAGS)
 %C%_test_cgroup_LDADD    = $(softverbs_engine_ldadd) $(GLIB_LIBS)
 # What there is, before an engine is open.
 # Functions of the test's own say what a device is like.
 test_programs += %D%/test-ports
-%C%_test_ports_SOURCES  = %D%/test-ports.c $(rdma_kit)
+%C%_test_ports_SOURCES  = %D%/test-ports.c
 %C%_test_ports_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_ports_LDADD    = $(softverbs_engine_ldadd)
 %C%_test_ports_LDFLAGS  = $(AM_LDFLAGS) -Wl,--wrap=verbs_query_device -Wl,--wrap=verbs_query_port \
                           -Wl,--wrap=verbs_query_gids -Wl,--wrap=verbs_open_device
 test_programs += %D%/test-listing
-%C%_test_listing_SOURCES  = %D%/test-listing.c $(rdma_kit)
+%C%_test_listing_SOURCES  = %D%/test-listing.c
 %C%_test_listing_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_listing_LDADD    = $(softverbs_engine_ldadd)
 # Native calls that are refused, one at a time.
 test_programs += %D%/test-refusals
 test_threaded += %D%/test-refusals
-%C%_test_refusals_SOURCES  = %D%/test-refusals.c $(rdma_kit)
+%C%_test_refusals_SOURCES  = %D%/test-refusals.c
 %C%_test_refusals_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_refusals_LDADD    = $(softverbs_engine_ldadd)
 # What was made half way is ended by the ladder.
 test_programs += %D%/test-setup
 test_threaded += %D%/test-setup
-%C%_test_setup_SOURCES  = %D%/test-setup.c $(rdma_kit)
+%C%_test_setup_SOURCES  = %D%/test-setup.c
 %C%_test_setup_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_setup_LDADD    = $(softverbs_engine_ldadd)
 # Two devices with one address.
 test_programs += %D%/test-elsewhere
 test_threaded += %D%/test-elsewhere
-%C%_test_elsewhere_SOURCES  = %D%/test-elsewhere.c $(rdma_kit)
+%C%_test_elsewhere_SOURCES  = %D%/test-elsewhere.c
 %C%_test_elsewhere_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
 %C%_test_elsewhere_LDADD    = $(softverbs_engine_ldadd)
 # A device that is lost wakes nobody.
 test_programs += %D%/test-late-events
-%C%_test_late_events_SOURCES  = %D%/test-late-events.c $(rdma_kit)
+%C%_test_late_events_SOURCES  = %D%/test-late-events.c
 %C%_test_late_events_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_late_events_LDADD    = $(softverbs_engine_ldadd)
 test_programs += %D%/test-silence
 test_threaded += %D%/test-silence
-%C%_test_silence_SOURCES  = %D%/test-silence.c $(rdma_kit)
+%C%_test_silence_SOURCES  = %D%/test-silence.c
 %C%_test_silence_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS) -D_GNU_SOURCE
 %C%_test_silence_LDADD    = $(softverbs_engine_ldadd)
 # And what it says meanwhile is no proof.
 test_programs += %D%/test-lost
 test_threaded += %D%/test-lost
-%C%_test_lost_SOURCES  = %D%/test-lost.c $(rdma_kit)
+%C%_test_lost_SOURCES  = %D%/test-lost.c
 %C%_test_lost_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_lost_LDADD    = $(softverbs_engine_ldadd)
 include %D%/catalogue.mk
