@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Events of the backends, in the host's words: its handles, its tokens.  Those of ops take no lock;
- * the others are rare.  Each handler says whether the host is to see the event.
+ * Events of the backends but those of ops (poll.c), in the host's words: its handles, its tokens.  They are rare, and under
+ * lock.  Each handler says whether the host is to see the event.
  */
 #include <string.h>
 
@@ -17,8 +17,7 @@ struct event {
 	bool free_gone;
 };
 
-static bool event_is_odd(struct escrow_host_engine *host, const struct escrow_event *e,
-			 const char *what)
+bool event_is_odd(struct escrow_host_engine *host, const struct escrow_event *e, const char *what)
 {
 	services_log(host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
 		     "event %u of object %" G_GUINT64_FORMAT ": %s", e->kind, e->object, what);
@@ -28,30 +27,6 @@ static bool event_is_odd(struct escrow_host_engine *host, const struct escrow_ev
 static bool event_odd(struct event *ev, const char *what)
 {
 	return event_is_odd(ev->host, ev->e, what);
-}
-
-/* ---- Ops: no lock ------------------------------------------------------------------------------ */
-static bool event_op(struct escrow_host_engine *host, const struct host_generation *g,
-		     struct escrow_event *e)
-{
-	struct lend_op *op = lend_find(&host->lend, e->user);
-	/* a custody that is not known gives nothing back */
-	bool held = e->kind == ESCROW_EV_OP_DONE && e->custody != ESCROW_CUSTODY_RETURNED;
-
-	if (!op || atomic_load(&op->engine_generation) != g->number)
-		return event_is_odd(host, e, "no such op is outstanding");
-	if (e->kind != ESCROW_EV_OP_EXPIRED && atomic_load(&op->state) != LEND_LENT)
-		return event_is_odd(host, e, "the op has ended before");
-	e->object = e->user;
-	e->user = op->user;
-	if (held || e->kind == ESCROW_EV_OP_EXPIRED)
-		return true;
-	if (host->flags)
-		guard_lend(host, op, false);
-	lend_end(op);
-	lend_drop(&host->lend, op);
-	quota_ops_give(1);
-	return true;
 }
 
 /* ---- Objects: under lock ----------------------------------------------------------------------- */
@@ -443,8 +418,8 @@ static bool (*const handlers[])(struct event *) = {
 	[ESCROW_EV_ROOM] = event_room,
 };
 
-static bool event_control(struct escrow_host_engine *host, struct host_generation *g,
-			  struct escrow_event *e)
+bool event_control(struct escrow_host_engine *host, struct host_generation *g,
+		   struct escrow_event *e)
 {
 	struct event ev = {.host = host, .generation = g, .e = e};
 	bool tell;
@@ -462,16 +437,4 @@ static bool event_control(struct escrow_host_engine *host, struct host_generatio
 	if (ev.free_gone)
 		ev.gone.free(ev.gone.free_ctx, ev.gone.addr, ev.gone.length);
 	return tell;
-}
-
-bool event_take(struct escrow_host_engine *host, struct host_generation *g, struct escrow_event *e)
-{
-	switch (e->kind) {
-	case ESCROW_EV_OP_DONE:
-	case ESCROW_EV_OP_EXPIRED:
-	case ESCROW_EV_OP_RETURNED:
-		return event_op(host, g, e);
-	default:
-		return event_control(host, g, e);
-	}
 }

@@ -5,9 +5,12 @@
 
 #include "plugin/host.h"
 
-/* Puts what a backend told into the host's words; false: the host is not to see it. */
-bool event_take(struct escrow_host_engine *host, struct host_generation *generation,
-		struct escrow_event *event);
+/* Puts what a backend told, but of an op, into the host's words; false: the host is not to see it. */
+bool event_control(struct escrow_host_engine *host, struct host_generation *generation,
+		   struct escrow_event *event);
+/* What no backend may tell is logged, and kept from the host: false. */
+bool event_is_odd(struct escrow_host_engine *host, const struct escrow_event *event,
+		  const char *what);
 
 /* [poll] When all generations have nothing to tell: 1 if the end of the host engine is put into *event. */
 uint32_t event_tell_end(struct escrow_host_engine *host, struct escrow_event *event);

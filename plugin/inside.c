@@ -3,15 +3,14 @@
 
 #include "plugin/inside.h"
 
-uint32_t inside_my_line(void)
+_Thread_local uint32_t inside_mine;
+
+uint32_t inside_give_line(void)
 {
 	static _Atomic uint32_t given;
-	static _Thread_local uint32_t mine; /* 0: none yet */
 
-	if (mine == 0)
-		mine = atomic_fetch_add_explicit(&given, 1, memory_order_relaxed) % INSIDE_LINES +
-		       1;
-	return mine - 1;
+	inside_mine = atomic_fetch_add_explicit(&given, 1, memory_order_relaxed) % INSIDE_LINES + 1;
+	return inside_mine;
 }
 
 static void inside_wait_parity(struct inside *inside, uint32_t parity)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "plugin/escrow.h"
+#include "plugin/table.h"
 
 #define LEND_MAX_RANGES 32u
 #define LEND_MAX_BORROWS 64u
@@ -70,18 +71,98 @@ static inline bool lend_has_room(struct lend *lend)
 }
 /* How many are not: all are looked at. */
 uint32_t lend_used(struct lend *lend);
-/* [any] A place for an op with an id of its own and both holders; NULL: all are taken. */
-struct lend_op *lend_take(struct lend *lend);
-/* The ranges are written: from here on they are lent. */
-void lend_publish(struct lend_op *op);
-/* They are not any more. */
-void lend_end(struct lend_op *op);
-/* The backend has it, by this handle. */
-void lend_taken(struct lend_op *op, uint64_t backend_op);
-/* One holder less; true: it was the last one, and the place is free. */
-bool lend_drop(struct lend *lend, struct lend_op *op);
+/*
+ * Of the words of a place only `state` is one of those that two sides publish before they look (above).  The others are
+ * read by who has the op's number: by way of the backend, of the host, or, where none of these was waited for, with a look
+ * at the number before and behind.
+ */
+static inline void lend_put(_Atomic uint64_t *word, uint64_t value)
+{
+	atomic_store_explicit(word, value, memory_order_release);
+}
 
-struct lend_op *lend_find(struct lend *lend, uint64_t id);
+/*
+ * The list of free places with this one in front.  The tag in the upper half changes with every take and give, so that a
+ * place that was taken and given back in between is not mistaken for unchanged.
+ */
+static inline uint64_t lend_list(uint64_t head, uint32_t place_and_1)
+{
+	return ((head >> 32) + 1) << 32 | place_and_1;
+}
+
+/* [any] A place for an op with an id of its own and both holders, its other words as they were; NULL: all are taken. */
+static inline struct lend_op *lend_take(struct lend *lend)
+{
+	uint64_t head = atomic_load(&lend->free), next;
+	struct lend_op *op;
+
+	do {
+		if ((uint32_t)head == 0)
+			return NULL;
+		op = &lend->ops[(uint32_t)head - 1];
+		next = lend_list(head, atomic_load_explicit(&op->next, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak(&lend->free, &head, next));
+	op->generation++;
+	atomic_store_explicit(&op->holders, 2, memory_order_relaxed);
+	lend_put(&op->backend_op, 0);
+	lend_put(&op->id, table_handle(TABLE_OP, op->generation, (uint32_t)head - 1));
+	return op;
+}
+
+/* A range of this region that it will lend. */
+static inline void lend_note(struct lend_range *range, uint64_t region,
+			     const struct escrow_sge *sge)
+{
+	atomic_store_explicit(&range->region, region, memory_order_relaxed);
+	atomic_store_explicit(&range->offset, sge->offset, memory_order_relaxed);
+	atomic_store_explicit(&range->length, sge->length, memory_order_relaxed);
+}
+
+/* The ranges are written: from here on they are lent. */
+static inline void lend_publish(struct lend_op *op)
+{
+	atomic_store(&op->state, LEND_LENT);
+}
+
+/* They are not any more. */
+static inline void lend_end(struct lend_op *op)
+{
+	atomic_store_explicit(&op->state, LEND_ENDED, memory_order_release);
+}
+
+/* The backend has it, by this handle. */
+static inline void lend_taken(struct lend_op *op, uint64_t backend_op)
+{
+	lend_put(&op->backend_op, backend_op);
+}
+
+/* One holder less; true: it was the last one, and the place is free. */
+static inline bool lend_drop(struct lend *lend, struct lend_op *op)
+{
+	uint32_t own = table_place(atomic_load_explicit(&op->id, memory_order_relaxed)) + 1;
+	uint64_t head;
+
+	/* Who is alone stays so. */
+	if (atomic_load(&op->holders) != 1 && atomic_fetch_sub(&op->holders, 1) != 1)
+		return false;
+	lend_put(&op->id, 0);
+	atomic_store_explicit(&op->state, LEND_FREE, memory_order_release);
+	head = atomic_load(&lend->free);
+	do
+		atomic_store_explicit(&op->next, (uint32_t)head, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&lend->free, &head, lend_list(head, own)));
+	return true;
+}
+
+static inline struct lend_op *lend_find(struct lend *lend, uint64_t id)
+{
+	uint32_t place = table_place(id);
+
+	/* of id 0 there is no place */
+	if (place >= lend->nops || atomic_load(&lend->ops[place].id) != id)
+		return NULL;
+	return &lend->ops[place];
+}
 
 /* Is any byte of the range lent so that the host may not read, or not write, it? */
 bool lend_clashes(struct lend *lend, uint64_t region, uint64_t offset, uint64_t length,

@@ -4,32 +4,87 @@
 
 #include "plugin/event.h"
 
-/* Polls one generation into events[0..max); how many the host is to see, *status if it refused. */
-static uint32_t poll_generation(struct escrow_host_engine *host, struct host_generation *g,
-				struct escrow_event *events, uint32_t max, escrow_status *status)
+/* ---- Events: those of ops without a lock ---------------------------------------------------------- */
+/* An op's, in the host's words; false: the host is not to see it. */
+static inline bool event_op(struct escrow_host_engine *host, const struct host_generation *g,
+			    struct escrow_event *e)
 {
-	uint32_t kept = 0, asked;
+	struct lend_op *op = lend_find(&host->lend, e->user);
+
+	if (G_UNLIKELY(!op || atomic_load(&op->engine_generation) != g->number))
+		return event_is_odd(host, e, "no such op is outstanding");
+	if (G_UNLIKELY(e->kind != ESCROW_EV_OP_EXPIRED && atomic_load(&op->state) != LEND_LENT))
+		return event_is_odd(host, e, "the op has ended before");
+	e->object = e->user;
+	e->user = op->user;
+	/* a custody that is not known gives nothing back */
+	if (e->kind == ESCROW_EV_OP_EXPIRED ||
+	    (e->kind == ESCROW_EV_OP_DONE && e->custody != ESCROW_CUSTODY_RETURNED))
+		return true;
+	if (G_UNLIKELY(host->flags))
+		guard_lend(host, op, false);
+	lend_end(op);
+	lend_drop(&host->lend, op);
+	quota_ops_give(1);
+	return true;
+}
+
+static inline bool event_take(struct escrow_host_engine *host, struct host_generation *g,
+			      struct escrow_event *e)
+{
+	if (G_LIKELY(e->kind == ESCROW_EV_OP_DONE) || e->kind == ESCROW_EV_OP_EXPIRED ||
+	    e->kind == ESCROW_EV_OP_RETURNED)
+		return event_op(host, g, e);
+	return event_control(host, g, e);
+}
+
+/* ---- Polling --------------------------------------------------------------------------------------- */
+/* What the backend answered that no backend may. */
+static __attribute__((noinline, cold)) uint32_t poll_odd(const struct escrow_host_engine *host,
+							 uint32_t asked, int32_t got)
+{
+	services_log(host->services, ESCROW_LOG_BACKEND_MISBEHAVES, "poll of %u events answered %d",
+		     asked, got);
+	return asked;
+}
+
+/* Of the n events at `at` those that the host is to see come first: how many. */
+static inline uint32_t poll_keep(struct escrow_host_engine *host, struct host_generation *g,
+				 struct escrow_event *at, uint32_t n)
+{
+	struct escrow_event *to = at;
+
+	for (struct escrow_event *e = at; e < at + n; e++) {
+		if (!event_take(host, g, e))
+			continue;
+		e->seq = ++host->seq;
+		if (G_UNLIKELY(e != to))
+			*to = *e;
+		to++;
+	}
+	return (uint32_t)(to - at);
+}
+
+/* Polls one generation into events[0..max); how many the host is to see, *status if it refused. */
+static inline uint32_t poll_generation(struct escrow_host_engine *host, struct host_generation *g,
+				       struct escrow_event *events, uint32_t max,
+				       escrow_status *status)
+{
+	uint32_t kept = 0, asked, n;
 	int32_t got;
 
 	do {
 		asked = max - kept;
 		got = g->ops->poll(g->engine, events + kept, asked, sizeof(*events), 0);
-		if (got > (int32_t)asked) {
-			services_log(host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
-				     "poll of %u events answered %d", asked, got);
-			got = (int32_t)asked;
+		if (got <= 0) {
+			*status = got ? got : *status;
+			break;
 		}
-		for (struct escrow_event *e = events + kept, *end = e + MAX(got, 0); e < end; e++) {
-			if (!event_take(host, g, e))
-				continue;
-			e->seq = ++host->seq;
-			if (e != &events[kept])
-				events[kept] = *e;
-			kept++;
-		}
-	} while (got > 0 && (uint32_t)got == asked && kept < max);
-	if (got < 0)
-		*status = got;
+		n = (uint32_t)got;
+		if (G_UNLIKELY(n > asked))
+			n = poll_odd(host, asked, got);
+		kept += poll_keep(host, g, events + kept, n);
+	} while (n == asked && kept < max);
 	return kept;
 }
 
@@ -69,9 +124,9 @@ int32_t escrow_poll(struct escrow_host_engine *host, struct escrow_event *events
 			n += poll_generation(host, g, events + n, max - n, &status);
 	}
 	inside_leave_alone(mark);
-	if (n < max && poll_has_room(host) && atomic_exchange(&host->want_room, 0))
+	if (G_UNLIKELY(poll_has_room(host)) && n < max && atomic_exchange(&host->want_room, 0))
 		events[n++] = (struct escrow_event){.kind = ESCROW_EV_ROOM, .seq = ++host->seq};
-	if (n < max && atomic_load(&host->end_due) && event_tell_end(host, &events[n]))
+	if (G_UNLIKELY(atomic_load(&host->end_due)) && n < max && event_tell_end(host, &events[n]))
 		events[n++].seq = ++host->seq;
 	return n ? (int32_t)n : status;
 }

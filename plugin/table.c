@@ -18,16 +18,6 @@ void table_fini(struct table *table)
 		free(atomic_load(&table->chunks[i]));
 }
 
-static struct table_entry *table_entry_at(struct table *table, uint32_t place)
-{
-	char *chunk;
-
-	if (place >= TABLE_CHUNK * TABLE_CHUNKS)
-		return NULL;
-	chunk = atomic_load_explicit(&table->chunks[place / TABLE_CHUNK], memory_order_acquire);
-	return chunk ? (void *)(chunk + place % TABLE_CHUNK * table->size) : NULL;
-}
-
 static struct table_entry *table_new_place(struct table *table)
 {
 	uint32_t index = table->places / TABLE_CHUNK;
@@ -76,13 +66,6 @@ void table_remove(struct table *table, void *pointer)
 	entry->next_free = table->free;
 	table->free = entry->place;
 	atomic_fetch_sub_explicit(&table->used, 1, memory_order_relaxed);
-}
-
-void *table_find(struct table *table, uint64_t handle)
-{
-	struct table_entry *entry = handle ? table_entry_at(table, table_place(handle)) : NULL;
-
-	return entry && atomic_load(&entry->handle) == handle ? entry : NULL;
 }
 
 void *table_at(struct table *table, uint32_t place)

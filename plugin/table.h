@@ -60,8 +60,24 @@ void *table_take(struct table *table);
 void table_publish(struct table *table, void *entry);
 void table_remove(struct table *table, void *entry);
 
-/* [any] The entry with this handle, or NULL. */
-void *table_find(struct table *table, uint64_t handle);
+/* [any] The place in memory, in use or not; NULL: there is none yet, as of place TABLE_NONE. */
+static inline struct table_entry *table_entry_at(const struct table *table, uint32_t place)
+{
+	char *chunk;
+
+	if (place >= TABLE_CHUNK * TABLE_CHUNKS)
+		return NULL;
+	chunk = atomic_load_explicit(&table->chunks[place / TABLE_CHUNK], memory_order_acquire);
+	return chunk ? (void *)(chunk + place % TABLE_CHUNK * table->size) : NULL;
+}
+
+/* [any] The entry with this handle, or NULL: of handle 0 the place is TABLE_NONE. */
+static inline void *table_find(const struct table *table, uint64_t handle)
+{
+	struct table_entry *entry = table_entry_at(table, table_place(handle));
+
+	return entry && atomic_load(&entry->handle) == handle ? entry : NULL;
+}
 
 /*
  * [any] Was what has been read of an entry, found without a lock, this one's?  The place may have been

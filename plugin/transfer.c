@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The data path: handles are translated, ranges lent, and the backend called; no lock. */
+/*
+ * The data path: handles are translated, ranges lent, and the backend called; no lock.
+ *
+ * A call of one op, and one of several, are the same steps; they are expanded in both, for of one op no batch has to be kept.
+ */
 #include <string.h>
 
 #include "plugin/host.h"
@@ -7,64 +11,53 @@
 #define TRANSFER_BATCH 16u
 #define TRANSFER_RANGES 64u
 
+#define EXPANDED static inline __attribute__((always_inline))
+
 /* What goes to the backend in one call, on the stack. */
 struct transfer {
 	struct escrow_host_engine *host;
 	struct host_generation *generation;
-	uint32_t n;
-	uint32_t nranges;
+	uint32_t column; /* the generation's */
 	struct lend_op *lent[TRANSFER_BATCH];
 	struct escrow_op ops[TRANSFER_BATCH];
 	uint64_t ids[TRANSFER_BATCH];
 	struct escrow_sge ranges[TRANSFER_RANGES];
 };
 
-/* One range: into the backend's words, and into the op's own list for whoever wants to borrow. */
-static escrow_status transfer_range(struct transfer *t, struct lend_op *lent,
-				    const struct escrow_sge *sge)
+/* One range, in the backend's words, and the region that it is of. */
+EXPANDED escrow_status transfer_range(const struct transfer *t, const struct escrow_sge *sge,
+				      struct escrow_sge *out, struct host_region **of)
 {
 	struct host_region *region = table_find(&t->host->regions, sge->region);
-	uint32_t i = atomic_load_explicit(&lent->nranges, memory_order_relaxed);
-	uint64_t length, handle;
+	uint64_t length;
 
 	if (!region)
 		return ESCROW_E_INVALID;
 	length = atomic_load(&region->length);
-	handle = atomic_load(&region->backend[t->generation->column]);
-	if (atomic_load(&region->state) == HOST_PENDING || sge->offset > length ||
-	    sge->length > length - sge->offset)
+	*of = region;
+	*out = (struct escrow_sge){atomic_load(&region->backend[t->column]), sge->offset,
+				   sge->length};
+	if (atomic_load(&region->state) == HOST_PENDING || out->offset > length ||
+	    out->length > length - out->offset)
 		return ESCROW_E_INVALID;
-	if (!handle)
-		return ESCROW_E_STATE; /* withheld from this backend */
-	atomic_store_explicit(&lent->ranges[i].region, sge->region, memory_order_relaxed);
-	atomic_store_explicit(&lent->ranges[i].offset, sge->offset, memory_order_relaxed);
-	atomic_store_explicit(&lent->ranges[i].length, sge->length, memory_order_relaxed);
-	atomic_store_explicit(&lent->nranges, i + 1, memory_order_relaxed);
-	t->ranges[t->nranges++] = (struct escrow_sge){handle, sge->offset, sge->length};
-	return ESCROW_OK;
+	return out->region ? ESCROW_OK : ESCROW_E_STATE; /* withheld from this backend */
 }
 
-/* After the ranges are lent: does the host hold one of them, or is a region on its way out? */
-static escrow_status transfer_look(struct escrow_host_engine *host, struct lend_op *lent)
+/* After a range is lent: does the host hold it, or is its region on its way out? */
+EXPANDED escrow_status transfer_look(const struct lend_range *range, struct host_region *region,
+				     uint32_t opcode)
 {
-	uint32_t n = atomic_load(&lent->nranges), opcode = atomic_load(&lent->opcode);
+	uint32_t state = atomic_load(&region->state);
 
-	for (uint32_t i = 0; i < n; i++) {
-		struct lend_range *r = &lent->ranges[i];
-		struct host_region *region = table_find(&host->regions, atomic_load(&r->region));
-		struct lend_borrows *borrows;
-
-		if (!region || atomic_load(&region->state) != HOST_LIVE)
-			return region && atomic_load(&region->state) == HOST_WITHHELD
-				       ? ESCROW_E_STATE
-				       : ESCROW_E_BUSY;
-		if (atomic_load(&region->nborrows) == 0)
-			continue;
-		borrows = atomic_load(&region->borrows);
-		if (lend_borrowed(borrows, atomic_load(&r->offset), atomic_load(&r->length),
-				  opcode))
-			return ESCROW_E_BUSY;
-	}
+	/* The place may be another's by now. */
+	if (!table_was(&region->head, atomic_load(&range->region)))
+		return ESCROW_E_BUSY;
+	if (state != HOST_LIVE)
+		return state == HOST_WITHHELD ? ESCROW_E_STATE : ESCROW_E_BUSY;
+	if (atomic_load(&region->nborrows) &&
+	    lend_borrowed(atomic_load(&region->borrows), atomic_load(&range->offset),
+			  atomic_load(&range->length), opcode))
+		return ESCROW_E_BUSY;
 	return ESCROW_OK;
 }
 
@@ -100,39 +93,61 @@ static void transfer_drop(struct escrow_host_engine *host, struct lend_op *lent)
 	quota_ops_give(1);
 }
 
-static escrow_status transfer_fill(struct transfer *t, struct lend_op *lent,
-				   const struct escrow_op *op)
+/* Its words for the backend, and its ranges for whoever wants to borrow; which regions they are of. */
+EXPANDED escrow_status transfer_fill(struct transfer *t, struct lend_op *lent,
+				     const struct escrow_op *op, struct escrow_op *out,
+				     struct escrow_sge *ranges, struct host_region **regions)
 {
 	struct host_remote *remote = table_find(&t->host->remotes, op->remote);
-	struct escrow_op *out = &t->ops[t->n];
-	uint32_t first = t->nranges;
-	escrow_status status = ESCROW_OK;
+	escrow_status status;
 
 	if (!remote)
 		return ESCROW_E_INVALID;
-	lent->user = op->user;
-	atomic_store_explicit(&lent->opcode, op->opcode, memory_order_relaxed);
+	*out = *op;
+	lent->user = out->user;
+	atomic_store_explicit(&lent->opcode, out->opcode, memory_order_relaxed);
 	atomic_store_explicit(&lent->engine_generation, t->generation->number,
 			      memory_order_relaxed);
-	for (uint32_t i = 0; i < op->nsge && status == ESCROW_OK; i++)
-		status = transfer_range(t, lent, &op->sge[i]);
-	if (status != ESCROW_OK) {
-		t->nranges = first;
-		return status;
+	atomic_store_explicit(&lent->nranges, out->nsge, memory_order_relaxed);
+	for (uint32_t i = 0; i < out->nsge; i++) {
+		status = transfer_range(t, &op->sge[i], &ranges[i], &regions[i]);
+		if (status != ESCROW_OK)
+			return status;
+		lend_note(&lent->ranges[i], op->sge[i].region, &ranges[i]);
 	}
-	*out = *op;
 	out->user = atomic_load_explicit(&lent->id, memory_order_relaxed);
-	out->remote = atomic_load(&remote->backend[t->generation->column]);
-	out->sge = &t->ranges[first];
+	out->remote = atomic_load(&remote->backend[t->column]);
+	out->sge = ranges;
 	if (!table_was(&remote->head, op->remote))
 		return ESCROW_E_INVALID;
-	if (!out->remote)
-		return ESCROW_E_PEER_LOST; /* it has no successor in this generation */
+	/* one that has no successor in this generation */
+	return out->remote ? ESCROW_OK : ESCROW_E_PEER_LOST;
+}
+
+/* The same, and lent. */
+EXPANDED escrow_status transfer_lend(struct transfer *t, struct lend_op *lent,
+				     const struct escrow_op *op, struct escrow_op *out,
+				     struct escrow_sge *ranges)
+{
+	struct host_region *regions[LEND_MAX_RANGES];
+	escrow_status status = transfer_fill(t, lent, op, out, ranges, regions);
+
+	if (status != ESCROW_OK)
+		return status;
+	if (G_UNLIKELY(t->host->flags))
+		guard_lend(t->host, lent, true);
+	lend_publish(lent);
+	for (uint32_t i = 0; i < out->nsge; i++) {
+		status = transfer_look(&lent->ranges[i], regions[i], out->opcode);
+		if (status != ESCROW_OK)
+			return status;
+	}
 	return ESCROW_OK;
 }
 
-/* Adds one op to the batch: all or nothing. */
-static escrow_status transfer_add(struct transfer *t, const struct escrow_op *op)
+/* One op as the i-th of the batch, with its ranges behind those of the others: all or nothing. */
+EXPANDED escrow_status transfer_add(struct transfer *t, const struct escrow_op *op, uint32_t i,
+				    uint32_t nranges)
 {
 	struct lend_op *lent;
 	escrow_status status;
@@ -148,49 +163,113 @@ static escrow_status transfer_add(struct transfer *t, const struct escrow_op *op
 		quota_ops_give(1);
 		return ESCROW_E_AGAIN;
 	}
-	status = transfer_fill(t, lent, op);
-	if (status == ESCROW_OK) {
-		if (t->host->flags)
-			guard_lend(t->host, lent, true);
-		lend_publish(lent);
-		status = transfer_look(t->host, lent);
-	}
+	status = transfer_lend(t, lent, op, &t->ops[i], &t->ranges[nranges]);
 	if (status != ESCROW_OK) {
 		transfer_drop(t->host, lent);
 		return status;
 	}
-	t->lent[t->n++] = lent;
+	t->lent[i] = lent;
 	return ESCROW_OK;
 }
 
-/* Hands the batch over; how many the backend took, or its reason. */
-static int32_t transfer_flush(struct transfer *t, uint32_t flags, uint64_t *ids)
+/* What the backend answered that no backend may. */
+static __attribute__((noinline, cold)) int32_t transfer_odd(const struct transfer *t, uint32_t n,
+							    int32_t taken)
 {
-	int32_t taken;
+	services_log(t->host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
+		     "transfer of %u ops answered %d", n, taken);
+	return (int32_t)n;
+}
 
-	if (t->n == 0)
-		return 0;
-	taken = t->generation->ops->transfer(t->generation->engine, t->ops, t->n, sizeof(t->ops[0]),
-					     flags, t->ids);
-	if (taken > (int32_t)t->n) {
-		services_log(t->host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
-			     "transfer of %u ops answered %d", t->n, taken);
-		taken = (int32_t)t->n;
-	}
+/* Hands a batch of n over; how many the backend took, or its reason. */
+EXPANDED int32_t transfer_flush(struct transfer *t, uint32_t n, uint64_t *ids)
+{
+	const struct host_generation *g = t->generation;
+	int32_t taken = g->ops->transfer(g->engine, t->ops, n, sizeof(t->ops[0]), 0, t->ids), i;
+
+	if (G_UNLIKELY(taken > (int32_t)n))
+		taken = transfer_odd(t, n, taken);
 	if (taken == ESCROW_E_AGAIN)
 		atomic_store(&t->host->turned_away, 1);
-	for (uint32_t i = 0; i < t->n; i++) {
+	for (i = 0; i < taken; i++) {
 		struct lend_op *lent = t->lent[i];
 
-		if ((int32_t)i >= taken) {
-			transfer_drop(t->host, lent);
-			continue;
-		}
 		ids[i] = atomic_load_explicit(&lent->id, memory_order_relaxed);
 		lend_taken(lent, t->ids[i]);
 		transfer_leave(t->host, lent);
 	}
+	for (; i < (int32_t)n; i++)
+		transfer_drop(t->host, t->lent[i]);
 	return taken;
+}
+
+/* The generation that serves; NULL, and ROOM follows: said first, and then looked at again, as in transfer_place. */
+static inline struct host_generation *transfer_serves(struct escrow_host_engine *host)
+{
+	struct host_generation *g = atomic_load(&host->dispatch);
+
+	if (G_LIKELY(g))
+		return g;
+	atomic_store(&host->want_room, 1);
+	return atomic_load(&host->dispatch);
+}
+
+static const struct escrow_op *transfer_next(const struct escrow_op *op, uint32_t n,
+					     uint32_t stride)
+{
+	return (const void *)((const char *)op + (size_t)n * stride);
+}
+
+/* Ops as long as they fit one batch, n at most: *added, and why it stopped at one. */
+static inline escrow_status transfer_collect(struct transfer *t, const struct escrow_op *op,
+					     uint32_t n, uint32_t stride, uint32_t *added)
+{
+	uint32_t i, nranges = 0;
+	escrow_status status = ESCROW_OK;
+
+	for (i = 0; i < n; i++, op = transfer_next(op, 1, stride)) {
+		if (i && op->nsge > TRANSFER_RANGES - nranges)
+			break;
+		status = transfer_add(t, op, i, nranges);
+		if (status != ESCROW_OK)
+			break;
+		nranges += op->nsge;
+	}
+	*added = i;
+	return status;
+}
+
+/* Some, or why none. */
+static __attribute__((noinline)) int32_t transfer_several(struct transfer *t,
+							  const struct escrow_op *op, uint32_t n,
+							  uint32_t stride, uint64_t *ids)
+{
+	uint32_t done = 0, added;
+	escrow_status status;
+	int32_t taken;
+
+	do {
+		status = transfer_collect(t, op, MIN(n - done, TRANSFER_BATCH), stride, &added);
+		if (!added)
+			break;
+		taken = transfer_flush(t, added, ids + done);
+		if (taken < 0)
+			status = taken;
+		else
+			done += (uint32_t)taken;
+		/* Of a prefix the rest was not looked at. */
+		if (taken != (int32_t)added)
+			break;
+		op = transfer_next(op, added, stride);
+	} while (status == ESCROW_OK && done < n);
+	return done ? (int32_t)done : status;
+}
+
+static inline int32_t transfer_one(struct transfer *t, const struct escrow_op *op, uint64_t *id)
+{
+	escrow_status status = transfer_add(t, op, 0, 0);
+
+	return status == ESCROW_OK ? transfer_flush(t, 1, id) : status;
 }
 
 int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op *op, uint32_t n,
@@ -198,9 +277,8 @@ int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op 
 {
 	struct transfer t;
 	struct inside_mark mark;
-	uint32_t done = 0, wanted;
 	escrow_status status = host_check(host);
-	int32_t taken;
+	int32_t taken = ESCROW_E_AGAIN;
 
 	if (status != ESCROW_OK)
 		return status;
@@ -212,37 +290,17 @@ int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op 
 		return ESCROW_E_INVALID;
 	t.host = host;
 	mark = inside_enter(&host->inside);
-	t.generation = atomic_load(&host->dispatch);
-	if (!t.generation) {
-		/* said first, and then looked at again: as in transfer_place */
-		atomic_store(&host->want_room, 1);
-		t.generation = atomic_load(&host->dispatch);
-		status = t.generation ? ESCROW_OK : ESCROW_E_AGAIN;
-	}
-	while (done < n && status == ESCROW_OK) {
-		t.n = t.nranges = 0;
-		while (done + t.n < n && t.n < TRANSFER_BATCH && status == ESCROW_OK &&
-		       t.nranges + op->nsge <= TRANSFER_RANGES) {
-			status = transfer_add(&t, op);
-			if (status == ESCROW_OK)
-				op = (const void *)((const char *)op + stride);
-		}
-		wanted = t.n;
-		taken = transfer_flush(&t, flags, ops + done);
-		if (taken < 0)
-			status = taken;
-		else if ((uint32_t)taken < wanted)
-			n = done += (uint32_t)taken; /* a prefix: the rest was not looked at */
-		else
-			done += (uint32_t)taken;
-		if (wanted == 0 && status == ESCROW_OK)
-			status = ESCROW_E_LIMIT; /* cannot be: an op fits an empty batch */
+	t.generation = transfer_serves(host);
+	if (G_LIKELY(t.generation)) {
+		t.column = t.generation->column;
+		taken = n == 1 ? transfer_one(&t, op, ops)
+			       : transfer_several(&t, op, n, stride, ops);
 	}
 	inside_leave(mark);
 	/* a handle that went with the engine */
-	if (status == ESCROW_E_INVALID && atomic_load(&host->closing))
-		status = ESCROW_E_STATE;
-	return done ? (int32_t)done : status;
+	if (taken == ESCROW_E_INVALID && atomic_load(&host->closing))
+		taken = ESCROW_E_STATE;
+	return taken;
 }
 
 escrow_status escrow_cancel(struct escrow_host_engine *host, uint64_t id)
