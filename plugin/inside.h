@@ -26,11 +26,7 @@ struct inside_mark {
 	_Atomic uint64_t *n;
 };
 
-/*
- * The line of this thread, from 1; 0: none yet.  Of libescrow's own thread-local memory, which the model says needs no call
- * to find; it is one word, of what the loader keeps for libraries that come late.
- */
-extern _Thread_local uint32_t inside_mine __attribute__((tls_model("initial-exec")));
+extern _Thread_local uint32_t inside_mine; /* the line of this thread, from 1; 0: none yet */
 uint32_t inside_give_line(void);
 
 /* The line of this thread, given out at its first use. */

@@ -20,6 +20,9 @@ stage_table=(
 	"softroce   real kernel verbs in a guest"
 )
 
+# Many tests wait for most of their time.
+tests_at_once=$((${jobs:-1} + 1))
+
 results_in() { printf '%s\n' "$1" >>"$stage_dir/results"; }
 
 # tap_run FILE NAME CMD...: one TAP line for a command, for stages whose steps print no TAP.
@@ -36,13 +39,13 @@ tap_skip() { echo "ok - $2 # SKIP $3" >>"$stage_dir/$1.tap"; }
 stage_gcc() {
 	results_in "$build"
 	build_in "$build" --enable-werror --enable-tests=yes
-	make -C "$build" -j"$jobs" check
+	make -C "$build" -j"$tests_at_once" check
 }
 
 stage_asan() {
 	results_in "$top/build-asan"
 	build_in "$top/build-asan" --enable-werror --enable-tests=yes --enable-asan CFLAGS="-O1 -g1"
-	make -C "$top/build-asan" -j"$jobs" check
+	make -C "$top/build-asan" -j"$tests_at_once" check
 }
 
 # gcc 12's thread sanitizer dies at start when the kernel spreads mappings over more bits than it
@@ -52,13 +55,13 @@ stage_tsan() {
 	setarch -R true 2>/dev/null && fixed=(setarch -R)
 	results_in "$top/build-tsan"
 	build_in "$top/build-tsan" --enable-werror --enable-tests=yes --enable-tsan CFLAGS="-O1 -g1"
-	"${fixed[@]}" make -C "$top/build-tsan" -j"$jobs" check-threads
+	"${fixed[@]}" make -C "$top/build-tsan" -j"$tests_at_once" check-threads
 }
 
 stage_clang() {
 	results_in "$top/build-clang"
 	build_in "$top/build-clang" --enable-werror --enable-tests=yes CC=clang
-	make -C "$top/build-clang" -j"$jobs" check-programs
+	make -C "$top/build-clang" -j"$tests_at_once" check-programs
 	make -C "$top/build-clang" -s install DESTDIR="$stage_dir/inst"
 	make -C "$top/build-clang" -s installcheck DESTDIR="$stage_dir/inst" \
 		installcheck_scripts=tests/gates/test-installed.sh | tee "$stage_dir/installed.tap"
@@ -67,7 +70,7 @@ stage_clang() {
 stage_valgrind() {
 	results_in "$build"
 	build_in "$build" --enable-werror --enable-tests=yes
-	make -C "$build" -j"$jobs" check-valgrind
+	make -C "$build" -j"$tests_at_once" check-valgrind
 }
 
 installcheck_tap() {
@@ -80,7 +83,7 @@ stage_dist() {
 	build_in "$build" --enable-werror --enable-tests=yes
 	tap_run dist 'install into a stage' make -C "$build" -s install DESTDIR="$stage_dir/inst"
 	tap_run dist 'installcheck of the stage' installcheck_tap
-	tap_run dist distcheck make -C "$build" -s -j"$jobs" check-tarball
+	tap_run dist distcheck make -C "$build" -s -j"$tests_at_once" check-tarball
 }
 
 # A host and a backend of the next revision, made by tests/abi/future-header, against those of today.
