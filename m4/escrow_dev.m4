@@ -75,7 +75,8 @@ AC_DEFUN([ESCROW_COVERAGE],[
   AS_IF([test "x$enable_coverage" = xyes],[COVERAGE_CFLAGS="--coverage -fprofile-update=atomic -O0 -g -DESCROW_COVERAGE"])
   AC_SUBST([COVERAGE_CFLAGS])
   # glibc warns when _FORTIFY_SOURCE meets -O0, and the sanitizers have their own checks.
-  AS_IF([test "x$enable_coverage$escrow_sanitizers" = xno],
-    [FORTIFY_CPPFLAGS="-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2"])
+  AS_CASE(["x$enable_coverage$escrow_sanitizers $CFLAGS "],
+    [*" -O0 "*],[],
+    ["xno "*],[FORTIFY_CPPFLAGS="-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2"])
   AC_SUBST([FORTIFY_CPPFLAGS])
 ])

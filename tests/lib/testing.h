@@ -4,6 +4,14 @@
 #define TESTING_H
 
 #include <check.h>
+#include <stdbool.h>
+
+/* Everything takes several times as long: what is done many times is done fewer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TESTING_SLOWED true
+#else
+#define TESTING_SLOWED false
+#endif
 
 /*
  * Runs 'suite' (and frees it), prints TAP on standard output, and returns what main() is to return:

@@ -206,7 +206,7 @@ int main(void)
 
 	if (!ends_possible(why, sizeof(why)))
 		return testing_skip(why);
-	rounds = ends_double() ? 4000 : 1200;
+	rounds = ends_double() && !TESTING_SLOWED ? 4000 : 1200;
 	s = suite_create("rdma-renew");
 	t = tcase_create("renew");
 	tcase_set_timeout(t, 240);
