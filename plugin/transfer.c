@@ -108,13 +108,14 @@ EXPANDED escrow_status transfer_fill(struct transfer *t, struct lend_op *lent,
 	atomic_store_explicit(&lent->opcode, out->opcode, memory_order_relaxed);
 	atomic_store_explicit(&lent->engine_generation, t->generation->number,
 			      memory_order_relaxed);
-	atomic_store_explicit(&lent->nranges, out->nsge, memory_order_relaxed);
 	for (uint32_t i = 0; i < out->nsge; i++) {
 		status = transfer_range(t, &op->sge[i], &ranges[i], &regions[i]);
 		if (status != ESCROW_OK)
 			return status;
 		lend_note(&lent->ranges[i], op->sge[i].region, &ranges[i]);
 	}
+	/* Behind the ranges: who found the place lent by its last op must not count ranges of one before that. */
+	atomic_store_explicit(&lent->nranges, out->nsge, memory_order_release);
 	out->user = atomic_load_explicit(&lent->id, memory_order_relaxed);
 	out->remote = atomic_load(&remote->backend[t->column]);
 	out->sge = ranges;

@@ -18,9 +18,10 @@
 #define WARM_SHARE 10u /* of the work, at least */
 /*
  * To look at the clock takes a good part of what a small op does.  So where others are under way meanwhile, and what is
- * looked for is how many, only one of so many batches that are smaller than that is timed.
+ * looked for is how many, only one of so many batches that are smaller than that is timed: a prime, so that in a mix both
+ * directions are, and all places.
  */
-#define TIMED_EVERY 16u
+#define TIMED_EVERY 17u
 #define TIMED_BYTES 65536u
 
 struct slot {
