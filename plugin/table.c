@@ -33,7 +33,7 @@ static struct table_entry *table_new_place(struct table *table)
 		memset(chunk, 0, TABLE_CHUNK * table->size);
 		atomic_store_explicit(&table->chunks[index], chunk, memory_order_release);
 	}
-	entry = table_entry_at(table, table->places);
+	entry = table_place_at(table, table->places);
 	entry->place = table->places++;
 	return entry;
 }
@@ -44,7 +44,7 @@ void *table_take(struct table *table)
 
 	if (table->free == TABLE_NONE)
 		return table_new_place(table);
-	entry = table_entry_at(table, table->free);
+	entry = table_place_at(table, table->free);
 	table->free = entry->next_free;
 	return entry;
 }
@@ -70,12 +70,7 @@ void table_remove(struct table *table, void *pointer)
 
 void *table_at(struct table *table, uint32_t place)
 {
-	struct table_entry *entry = place < table->places ? table_entry_at(table, place) : NULL;
+	struct table_entry *entry = place < table->places ? table_place_at(table, place) : NULL;
 
 	return entry && atomic_load(&entry->handle) ? entry : NULL;
-}
-
-void *table_place_at(struct table *table, uint32_t place)
-{
-	return table_entry_at(table, place);
 }

@@ -61,20 +61,20 @@ void table_publish(struct table *table, void *entry);
 void table_remove(struct table *table, void *entry);
 
 /* [any] The place in memory, in use or not; NULL: there is none yet, as of place TABLE_NONE. */
-static inline struct table_entry *table_entry_at(const struct table *table, uint32_t place)
+static inline void *table_place_at(const struct table *table, uint32_t place)
 {
 	char *chunk;
 
 	if (place >= TABLE_CHUNK * TABLE_CHUNKS)
 		return NULL;
 	chunk = atomic_load_explicit(&table->chunks[place / TABLE_CHUNK], memory_order_acquire);
-	return chunk ? (void *)(chunk + place % TABLE_CHUNK * table->size) : NULL;
+	return chunk ? chunk + place % TABLE_CHUNK * table->size : NULL;
 }
 
 /* [any] The entry with this handle, or NULL: of handle 0 the place is TABLE_NONE. */
 static inline void *table_find(const struct table *table, uint64_t handle)
 {
-	struct table_entry *entry = table_entry_at(table, table_place(handle));
+	struct table_entry *entry = table_place_at(table, table_place(handle));
 
 	return entry && atomic_load(&entry->handle) == handle ? entry : NULL;
 }
@@ -90,7 +90,5 @@ static inline bool table_was(const struct table_entry *entry, uint64_t handle)
 
 /* The entry at a place if it is in use, to walk 0..places-1. */
 void *table_at(struct table *table, uint32_t place);
-/* The same, in use or not. */
-void *table_place_at(struct table *table, uint32_t place);
 
 #endif

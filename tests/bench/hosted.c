@@ -159,9 +159,6 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("hosted");
-	TCase *tc = tcase_create("hosted");
-
 	if (argc == 4) {
 		args.idle = strcmp(argv[1], "idle") == 0;
 		args.rounds = (uint32_t)strtoul(argv[2], NULL, 10);
@@ -171,9 +168,5 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: hosted op|idle ROUNDS BATCH\n");
 		return 2;
 	}
-	tcase_add_test(tc, run);
-	suite_add_tcase(suite, tc);
-	/* In this process: what is counted is what this one does. */
-	setenv("CK_FORK", "no", 1);
-	return rig_run(suite);
+	return rig_run_here("hosted", run);
 }

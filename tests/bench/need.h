@@ -5,7 +5,7 @@
 #include <check.h>
 #include <stdbool.h>
 
-/* In what is measured: an assertion of Check's writes to a file, also when it holds. */
+/* In what is measured: an assertion of Check's looks whether it was told, also when it holds. */
 static inline void need(bool holds, const char *what)
 {
 	if (!holds)

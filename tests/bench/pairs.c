@@ -170,9 +170,6 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("pairs");
-	TCase *tc = tcase_create("pairs");
-
 	if (argc == 4) {
 		args.rounds = (uint32_t)strtoul(argv[2], NULL, 10);
 		args.batch = (uint32_t)strtoul(argv[3], NULL, 10);
@@ -182,9 +179,5 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	args.raw = strcmp(argv[1], "raw") == 0;
-	tcase_add_test(tc, run);
-	suite_add_tcase(suite, tc);
-	/* In this process: what is counted is what this one does. */
-	setenv("CK_FORK", "no", 1);
-	return rig_run(suite);
+	return rig_run_here("pairs", run);
 }

@@ -253,8 +253,6 @@ int main(int argc, char **argv)
 {
 	uint32_t *const numbers[] = {&args.rounds,  &args.batch, &args.slices,
 				     &args.regions, &args.peers, &args.grants};
-	Suite *suite = suite_create("slice");
-	TCase *tc = tcase_create("slice");
 
 	for (int i = 2; i < argc && i < 8; i++)
 		*numbers[i - 2] = (uint32_t)strtoul(argv[i], NULL, 10);
@@ -266,9 +264,5 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	args.raw = strcmp(argv[1], "raw") == 0;
-	tcase_add_test(tc, run);
-	suite_add_tcase(suite, tc);
-	/* In this process: what is counted is what this one does. */
-	setenv("CK_FORK", "no", 1);
-	return rig_run(suite);
+	return rig_run_here("slice", run);
 }

@@ -169,6 +169,17 @@ int rig_run(Suite *suite)
 	return testing_run(suite);
 }
 
+int rig_run_here(const char *name, const TTest *test)
+{
+	Suite *suite = suite_create(name);
+	TCase *tc = tcase_create(name);
+
+	tcase_add_test(tc, test);
+	suite_add_tcase(suite, tc);
+	setenv("CK_FORK", "no", 1);
+	return rig_run(suite);
+}
+
 bool rig_double(void)
 {
 	return softverbs_settle != NULL;

@@ -52,6 +52,8 @@ struct rig {
 void rig_defaults(struct rig *r);
 /* For main(): testing_run() with the addresses of RIG_ADDR(). */
 int rig_run(Suite *suite);
+/* The same of one test, in this process: where what it does is counted, that is what is meant. */
+int rig_run_here(const char *name, const TTest *test);
 /* Opens one side, with its queue pair in RESET, and closes it. */
 void rig_open_side(struct rig *r, struct rig_side *s);
 void rig_close_side(struct rig_side *s);
