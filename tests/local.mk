@@ -58,11 +58,11 @@ include %D%/simulate/local.mk
 include %D%/planted/local.mk
 include %D%/coverage/local.mk
 
-check_PROGRAMS     = $(test_programs) $(test_helpers)
+check_PROGRAMS     = $(test_waiting) $(test_programs) $(test_helpers)
 dist_check_SCRIPTS = $(test_scripts)
-# The scripts, some of which are long, come first, and softverbs before the unit tests, so that no long one runs alone at
-# the end.
-TESTS              = $(test_scripts) $(test_programs)
+# What waits for most of its time comes first and runs beside the rest; then the scripts, some of which are long, and
+# softverbs before the unit tests: so no long one runs alone at the end.
+TESTS              = $(test_waiting) $(test_scripts) $(test_programs)
 EXTRA_DIST        += $(installcheck_scripts)
 
 # make check-tarball: distcheck with those tests that could miss something in the tarball. What the others say does not
@@ -73,12 +73,13 @@ check-tarball:
 
 # make check-threads: for a build with --enable-tsan.
 check-threads: all-am $(test_threaded) $(check_LTLIBRARIES)
-	$(MAKE) check-TESTS TESTS='$(test_threaded) %D%/conform/threads.sh'
+	$(MAKE) check-TESTS \
+	    TESTS='$(filter $(test_waiting),$(test_threaded)) $(filter-out $(test_waiting),$(test_threaded)) %D%/conform/threads.sh'
 EXTRA_DIST += %D%/conform/threads.sh %D%/conform/tsan.supp
 
 # make check-programs: the test programs without the scripts.
 check-programs: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
-	$(MAKE) check-TESTS TESTS='$(test_programs)'
+	$(MAKE) check-TESTS TESTS='$(test_waiting) $(test_programs)'
 
 # make check-valgrind: the programs, not the scripts; and some cases of the conformance suite. Not
 # AX_VALGRIND_CHECK: it sets G_SLICE=debug-blocks, which makes every leak reachable (measured).
@@ -102,7 +103,7 @@ memcheck_full = %D%/unit/test-engine-silence %D%/unit/test-elf-hostile %D%/unit/
     %D%/softverbs/test-path %D%/softverbs/catalogue-device %D%/softverbs/test-dmabuf
 check-valgrind: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)
 	MEMCHECK='$(memcheck)' CK_TIMEOUT_MULTIPLIER=20 $(MAKE) check-TESTS \
-	    TESTS='$(filter-out $(memcheck_not) $(if $(FULL),,$(memcheck_full)),$(test_programs)) %D%/conform/memcheck.sh' \
+	    TESTS='$(filter-out $(memcheck_not) $(if $(FULL),,$(memcheck_full)),$(test_waiting) $(test_programs)) %D%/conform/memcheck.sh' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute $(memcheck)'
 
 clean-local:

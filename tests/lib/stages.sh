@@ -8,8 +8,8 @@ stage_table=(
 	"gcc        build with gcc, warnings are errors; make check"
 	"asan       address and undefined-behaviour sanitizers; make check"
 	"tsan       thread sanitizer; the threaded tests"
-	"clang      build with clang, warnings are errors; the unit tests"
-	"valgrind   memcheck over the test programs"
+	"clang      build with clang, warnings are errors; the installed gates (FULL=1: the unit tests)"
+	"valgrind   memcheck over the test programs that clang built"
 	"dist       make distcheck and installcheck"
 	"matrix     old and new: hosts and backends built against a generated future header"
 	"mutants    the kill matrix: every mutant is caught, and by the right cases"
@@ -21,7 +21,7 @@ stage_table=(
 )
 
 # Many tests wait for most of their time.
-tests_at_once=$((${jobs:-1} + 1))
+tests_at_once=$((${jobs:-1} * 2))
 
 results_in() { printf '%s\n' "$1" >>"$stage_dir/results"; }
 
@@ -58,19 +58,22 @@ stage_tsan() {
 	"${fixed[@]}" make -C "$top/build-tsan" -j"$tests_at_once" check-threads
 }
 
+# The tests of what clang built are run once, under memcheck.
+build_clang() { build_in "$top/build-clang" --enable-werror --enable-tests=yes CC=clang CFLAGS="-O2 -g -gdwarf-4"; }
+
 stage_clang() {
 	results_in "$top/build-clang"
-	build_in "$top/build-clang" --enable-werror --enable-tests=yes CC=clang
-	make -C "$top/build-clang" -j"$tests_at_once" check-programs
+	build_clang
+	[ -z "${FULL:-}" ] || make -C "$top/build-clang" -j"$tests_at_once" check-programs
 	make -C "$top/build-clang" -s install DESTDIR="$stage_dir/inst"
 	make -C "$top/build-clang" -s installcheck DESTDIR="$stage_dir/inst" \
 		installcheck_scripts=tests/gates/test-installed.sh | tee "$stage_dir/installed.tap"
 }
 
 stage_valgrind() {
-	results_in "$build"
-	build_in "$build" --enable-werror --enable-tests=yes
-	make -C "$build" -j"$tests_at_once" check-valgrind
+	results_in "$top/build-clang"
+	build_clang
+	make -C "$top/build-clang" -j"$tests_at_once" check-valgrind
 }
 
 installcheck_tap() {
@@ -224,7 +227,7 @@ installed_hosts() {
 # The gates on what was installed, all of them, of a tree built by gcc and of one built by clang.
 installed_in_guest() {
 	piece installed-gcc -- "$stage_dir/gcc/hosts/run"
-	build_in "$top/build-clang" --enable-werror --enable-tests=yes CC=clang
+	build_clang
 	installed_hosts "$top/build-clang" "$stage_dir/clang"
 	piece installed-clang -- "$stage_dir/clang/hosts/run"
 }

@@ -93,19 +93,19 @@ test_threaded += %D%/test-hostile
 %C%_test_hostile_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_hostile_LDADD    = $(softverbs_engine_ldadd)
 # Rails that fail, the same way.
-test_programs += %D%/test-returns
+test_waiting += %D%/test-returns
 %C%_test_returns_SOURCES  = tests/unit/test-rdma-returns.c $(rdma_world)
 %C%_test_returns_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_returns_LDADD    = $(softverbs_engine_ldadd)
 
 # Connections that have given their keys.
-test_programs += %D%/test-renew
+test_waiting += %D%/test-renew
 test_threaded += %D%/test-renew
 %C%_test_renew_SOURCES  = tests/unit/test-rdma-renew.c
 %C%_test_renew_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_renew_LDADD    = $(softverbs_engine_ldadd)
 
-test_programs += %D%/test-rails
+test_waiting += %D%/test-rails
 test_threaded += %D%/test-rails
 %C%_test_rails_SOURCES  = tests/unit/test-rdma-rails.c $(rdma_world)
 %C%_test_rails_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
@@ -162,7 +162,7 @@ test_programs += %D%/test-listing
 %C%_test_listing_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_listing_LDADD    = $(softverbs_engine_ldadd)
 # Native calls that are refused, one at a time.
-test_programs += %D%/test-refusals
+test_waiting += %D%/test-refusals
 test_threaded += %D%/test-refusals
 %C%_test_refusals_SOURCES  = %D%/test-refusals.c
 %C%_test_refusals_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
