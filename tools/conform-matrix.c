@@ -313,7 +313,7 @@ static int run_mutant(struct conform *c, const struct mutant *m, const char *fol
 }
 
 int conform_matrix(struct conform *c, const char *clauses, const char *mutants,
-		   const char *listed_file, const char *only)
+		   const char *listed_file, const char *only, struct conform_share share)
 {
 	g_autoptr(GError) error = NULL;
 	g_autofree char *listed = NULL;
@@ -331,7 +331,7 @@ int conform_matrix(struct conform *c, const char *clauses, const char *mutants,
 		return TOOL_TROUBLE;
 	}
 	c->timeout_ms = MIN(c->timeout_ms, MATRIX_TIMEOUT_MS);
-	for (i = 0; i < all->len; i++) {
+	for (i = share.turn; i < all->len; i += share.of) {
 		const struct mutant *m = g_ptr_array_index(all, i);
 
 		if (!only || g_pattern_match_simple(only, m->name))

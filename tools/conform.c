@@ -23,6 +23,7 @@ static char *opt_clauses;
 static char *opt_mutants;
 static char *opt_listed;
 static char *opt_only;
+static char *opt_share;
 static gboolean opt_tap;
 static gboolean opt_list;
 static gboolean opt_quiet;
@@ -55,7 +56,9 @@ static const GOptionEntry options[] = {
 	 "FILE"},
 	{"off-diagonal", 0, 0, G_OPTION_ARG_FILENAME, &opt_listed,
 	 "cases that may also catch a mutant", "FILE"},
-	{"mutant", 0, 0, G_OPTION_ARG_STRING, &opt_only, "only this mutant", "NAME"},
+	{"mutant", 0, 0, G_OPTION_ARG_STRING, &opt_only, "only mutants of these names", "GLOB"},
+	{"share", 0, 0, G_OPTION_ARG_STRING, &opt_share, "of N shares of the mutants only the Kth",
+	 "K/N"},
 	{NULL, 0, 0, 0, NULL, NULL, NULL}};
 
 static const struct tool_range ranges[] = {
@@ -173,17 +176,42 @@ static int refuse(const char *name, const char *why)
 	return TOOL_TROUBLE;
 }
 
+/* The two numbers of "K/N", K from 1 to N. */
+static bool read_share(const char *text, struct conform_share *share)
+{
+	g_auto(GStrv) part = g_strsplit(text, "/", 2);
+	guint64 k, n;
+
+	if (g_strv_length(part) != 2 ||
+	    !g_ascii_string_to_unsigned(part[1], 10, 1, 1024, &n, NULL) ||
+	    !g_ascii_string_to_unsigned(part[0], 10, 1, n, &k, NULL))
+		return false;
+	*share = (struct conform_share){.turn = (guint)k - 1, .of = (guint)n};
+	return true;
+}
+
+static int run_matrix(struct conform *c)
+{
+	struct conform_share share = {.turn = 0, .of = 1};
+
+	if (!opt_clauses) {
+		tool_complain("--kill-matrix needs --clauses");
+		return TOOL_TROUBLE;
+	}
+	if (opt_share && !read_share(opt_share, &share)) {
+		tool_complain("--share %s: allowed is K/N, 1 <= K <= N <= 1024", opt_share);
+		return TOOL_TROUBLE;
+	}
+	return conform_matrix(c, opt_clauses, opt_mutants, opt_listed, opt_only, share);
+}
+
 static int run(struct conform *c, const char *name, const char *profiles)
 {
 	g_autoptr(GError) error = NULL;
 	g_autofree char *why = NULL;
 
-	if (opt_mutants) {
-		if (opt_clauses)
-			return conform_matrix(c, opt_clauses, opt_mutants, opt_listed, opt_only);
-		tool_complain("--kill-matrix needs --clauses");
-		return TOOL_TROUBLE;
-	}
+	if (opt_mutants)
+		return run_matrix(c);
 	why = conform_probe(c);
 	if (why && needs_backend(c))
 		return refuse(name, why);

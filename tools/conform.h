@@ -101,8 +101,13 @@ bool conform_write_junit(const struct conform *c, const char *file, GError **err
 bool conform_write_json(const struct conform *c, const char *profiles, const char *file,
 			GError **error);
 
+/* Of each `of` mutants in a row the one at `turn`, from 0. */
+struct conform_share {
+	guint turn, of;
+};
+
 /* conform-matrix.c: every mutant of a clause table against the cases. */
 int conform_matrix(struct conform *c, const char *clauses, const char *mutants, const char *listed,
-		   const char *only);
+		   const char *only, struct conform_share share);
 
 #endif

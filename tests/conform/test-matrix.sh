@@ -51,13 +51,14 @@ ok() {
 said() { grep -qE -- "$1" "${2:-$dir/out}"; }
 not_said() { ! said "$@"; }
 
-# matrix LINE...: with these lines of shell for the child
+# matrix LINE...: with these lines of shell for the child, and the options in $options
+options=()
 matrix() {
 	printf '%s\n' "$@" >"$dir/plan"
 	rm -rf "$dir/seen" "$dir/calls"
 	mkdir "$dir/seen"
 	"$top_builddir/tools/escrow" conform --profile core --timeout 1000 --kill-matrix "$dir" --clauses "$dir/clauses" \
-		"$dir/original.so" >"$dir/out" 2>&1
+		"${options[@]}" "$dir/original.so" >"$dir/out" 2>&1
 }
 
 matrix ''
@@ -85,4 +86,18 @@ ok 'and is caught by the right case only' said '^ok 1 - V1 mutant'
 matrix 'case $object-$id in mutant.so-ESC-*-OTHER) verdict=FAIL clause=V2 ;; esac'
 ok 'one that fails there again is off the diagonal' said 'off the diagonal: ESC-..-OTHER FAIL V2'
 ok 'and not caught as it should be' said '^not ok 1 - V1 mutant'
+
+printf 'V2\tMUST\ttext\tESC-AIM-001\tmissing\tno\t-\n' >>"$dir/clauses"
+options=(--share 1/2)
+matrix ''
+ok 'of two shares the first has the first mutant' said '^ok 1 - V1 mutant'
+ok 'and not the second' not_said missing
+options=(--share 2/2)
+matrix ''
+ok 'which is in the second' said '^not ok 1 - V2 missing'
+for wrong in 0/2 3/2 1 x/2 1/0 1/1025; do
+	options=(--share $wrong)
+	matrix ''
+	ok "share $wrong is refused" said "--share $wrong: allowed is K/N"
+done
 echo "1..$n"
