@@ -49,7 +49,11 @@ struct cm_wire {
 	/* And the MTU of its path. */
 	uint8_t mtu;
 	uint8_t data[CM_REP_DATA];
+	/* What a compiler would leave as it finds it. */
+	uint8_t pad;
 };
+_Static_assert(offsetof(struct cm_wire, pad) + 1 == sizeof(struct cm_wire),
+	       "no byte without a name");
 
 enum cm_state {
 	CM_IDLE,
