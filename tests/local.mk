@@ -69,7 +69,7 @@ EXTRA_DIST        += $(installcheck_scripts)
 # depend on it; nor on the optimiser.
 check-tarball:
 	$(MAKE) distcheck DISTCHECK_CONFIGURE_FLAGS='CFLAGS=-O0' TESTS='$(filter-out %D%/models/% %D%/bench/% %D%/simulate/% %D%/hardware/% %D%/softverbs/% \
-	    %D%/conform/test-mock.sh %D%/conform/test-mock-rail.sh,$(test_scripts))'
+	    %D%/tools/test-bench.sh %D%/tools/test-trouble.sh %D%/conform/test-mock.sh %D%/conform/test-mock-rail.sh,$(test_scripts))'
 
 # make check-threads: for a build with --enable-tsan.
 check-threads: all-am $(test_threaded) $(check_LTLIBRARIES)

@@ -13,7 +13,7 @@ stage_table=(
 	"dist       make distcheck and installcheck"
 	"matrix     old and new: hosts and backends built against a generated future header"
 	"mutants    the kill matrix: every mutant is caught, and by the right cases"
-	"simulate   random workloads against a random adversary: 90 s of each core; FULL=1: 180 s, other seeds every day"
+	"simulate   random workloads against a random adversary: 60 s of each core; FULL=1: 180 s, other seeds every day"
 	"planted    faults planted into the backends are found: some a day, all with FULL=1"
 	"lint       format, house rules, cppcheck (./dev lint also runs clang-tidy)"
 	"gates      native teardown failures on softverbs: every pair of the matrix (FULL=1: all of it)"
@@ -128,7 +128,7 @@ stage_mutants() {
 # As many seeds as there is time for, on each core; with --full other ones every day. Without, who changes a word
 # is not told of a fault that is older.
 stage_simulate() {
-	local i pids=() rc=0 seconds=90 base=1000000
+	local i pids=() rc=0 seconds=60 base=1000000
 	[ -z "${FULL:-}" ] || { seconds=180 base=$(($(date +%s) / 86400 * 1000000)); }
 	build_in "$build" --enable-werror --enable-tests=yes
 	make -C "$build" -s -j"$jobs" tests/simulate/simulate
@@ -280,7 +280,7 @@ stage_softroce() {
 		"$build/tests/unit/test-rdma-returns" "$build/tests/unit/test-rdma-renew" "$build/tests/unit/test-rdma-address" \
 		"$build/tests/unit/test-rdma-limits" "$build/tests/unit/test-rdma-cgroup" \
 		"$build/tests/unit/test-rdma-misuse" "$stage_dir/gcc/hosts/run" "$build/tests/unit/test-rdma-rails"
-	in_guest death -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=20 SOAK_SECONDS=110 "$each" \
+	in_guest death -- env top_builddir="$build" ESCROW_TEST_SEED=20261129 ESCROW_TEST_KILLS=10 SOAK_SECONDS=60 "$each" \
 		"$build/tests/unit/test-rdma-death" "$build/tests/unit/test-rdma-kill" "$build/tests/unit/test-rdma-soak"
 	[ -z "${FULL:-}" ] || kills_and_soak
 	[ -z "${FULL:-}" ] || installed_in_guest
