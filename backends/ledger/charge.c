@@ -218,8 +218,8 @@ static escrow_status check_one(struct ledger *l, uint32_t name, uint32_t kind, u
 	return ESCROW_OK;
 }
 
-escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
-			      struct escrow_error *error)
+escrow_status lg_charge_limits(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
+			       struct escrow_error *error)
 {
 	escrow_status status = ESCROW_OK;
 
@@ -235,21 +235,26 @@ uint64_t lg_charge_amount(const struct ledger *l, uint32_t slot, uint32_t nth)
 	return nth ? l->spans[slot].length : 1;
 }
 
+static inline void count(struct ledger *l, uint32_t name, uint32_t kind, uint64_t more)
+{
+	totals(l)->used[kind] += more;
+	if (name != NONE)
+		l->names[name].used[kind] += more;
+}
+
 void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t kind, uint32_t second)
 {
 	struct ledger_owner *o = &l->owners[slot];
 
 	o->charge[0] = (uint8_t)kind;
 	o->charge[1] = (uint8_t)second;
-	for (unsigned int i = 0; i < 2 && o->charge[i]; i++) {
-		uint64_t amount = lg_charge_amount(l, slot, i);
-
-		totals(l)->used[o->charge[i]] += amount;
-		if (o->name != NONE)
-			l->names[o->name].used[o->charge[i]] += amount;
-		log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, o->charge[i]), lg_owner_handle(l, slot),
-			amount);
-	}
+	count(l, o->name, kind, 1);
+	log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, kind), lg_owner_handle(l, slot), 1);
+	if (!second)
+		return;
+	count(l, o->name, second, l->spans[slot].length);
+	log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, second), lg_owner_handle(l, slot),
+		l->spans[slot].length);
 }
 
 void lg_charge_return(struct ledger *l, uint32_t slot)
@@ -261,11 +266,9 @@ void lg_charge_return(struct ledger *l, uint32_t slot)
 		uint64_t amount;
 
 		if (!kind)
-			continue;
+			return;
 		amount = lg_charge_amount(l, slot, i);
-		totals(l)->used[kind] -= amount;
-		if (o->name != NONE)
-			l->names[o->name].used[kind] -= amount;
+		count(l, o->name, kind, 0 - amount);
 		o->charge[i] = 0;
 		log_ctl(l, LOG_CODE(LEDGER_LOG_UNCHARGE, kind), lg_owner_handle(l, slot), amount);
 	}

@@ -104,9 +104,9 @@ static escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args
 
 static void attach(struct ledger *l, uint32_t grant, const struct ledger_grant_args *a)
 {
+	struct ledger_grant *g = grant_of(l, grant);
 	uint32_t region = handle_slot(a->region);
 
-	lg_owner_pin(l, grant, region);
 	for (uint32_t i = 0; i < a->nwindows; i++) {
 		uint32_t slot = handle_slot(a->windows[i]);
 		uint32_t conn = handle_slot(a->connections[i]);
@@ -117,12 +117,12 @@ static void attach(struct ledger *l, uint32_t grant, const struct ledger_grant_a
 		if (w->account != a->account)
 			w->keys_on = 0;
 		w->account = a->account;
-		w->next = grant_of(l, grant)->first;
-		grant_of(l, grant)->first = slot;
-		lg_owner_pin(l, slot, grant);
-		lg_owner_pin(l, slot, region);
+		w->next = g->first;
+		g->first = slot;
+		lg_pin_at(l, slot, PIN_GRANT, grant);
+		lg_pin_at(l, slot, PIN_REGION, region);
 		if (l->owners[slot].parent != conn)
-			lg_owner_pin(l, slot, conn);
+			lg_pin_at(l, slot, PIN_CONN, conn);
 	}
 }
 
@@ -160,6 +160,7 @@ escrow_status ledger_grant_reserve(struct ledger *l, const struct ledger_grant_a
 	*grant_of(l, slot) = (struct ledger_grant){
 		.first = NONE, .windows = (uint16_t)args->nwindows, .plain = args->nwindows == 0};
 	lg_charge_take(l, slot, ESCROW_CHARGE_GRANTS, ESCROW_CHARGE_GRANTED_BYTES);
+	lg_pin_at(l, slot, PIN_REGION, handle_slot(args->region));
 	attach(l, slot, args);
 	*grant_out = lg_owner_handle(l, slot);
 unlock:

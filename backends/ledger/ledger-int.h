@@ -49,6 +49,9 @@ static inline uint32_t handle_next_generation(uint32_t generation)
 #define KINDS (ESCROW_OWNER_CONTROL + 1u)
 #define PINS 3u
 
+/* A window's: its grant, the region, and the connection if that is not its parent.  A grant's: the region. */
+enum ledger_pin { PIN_GRANT, PIN_REGION, PIN_CONN };
+
 struct ledger_owner { /* ctl; two for each grant, so what few kinds need stands elsewhere */
 	uint32_t generation;
 	uint8_t kind; /* 0: free */
@@ -64,11 +67,10 @@ struct ledger_owner { /* ctl; two for each grant, so what few kinds need stands 
 	};
 	uint32_t children;
 	uint32_t pins;
-	uint32_t held; /* stuck children and stuck pinners */
-	/* Of a window: its grant, the region, and the connection if that is not its parent. */
-	uint32_t pin[PINS];
-	uint32_t name;  /* whom it is charged to, or NONE */
-	uint16_t steps; /* destroy steps it needs, as lg_step_bit() */
+	uint32_t held;      /* stuck children and stuck pinners */
+	uint32_t pin[PINS]; /* of a window and of a grant by enum ledger_pin */
+	uint32_t name;      /* whom it is charged to, or NONE */
+	uint16_t steps;     /* destroy steps it needs, as lg_step_bit() */
 	uint16_t begun;
 	uint16_t ended; /* with a receipt */
 	int32_t rc;
@@ -280,6 +282,7 @@ struct ledger {
 	uint32_t conn_base;
 	uint32_t nops;
 	bool ops_limited;
+	uint32_t limited; /* bit a kind: of the engine, or of names */
 	void *blocks[BLOCKS];
 	uint32_t nblocks;
 	uint64_t bytes;
@@ -319,7 +322,6 @@ uint32_t lg_owner_phase(const struct ledger *l, uint32_t slot); /* ESCROW_OWNER_
 uint32_t lg_owner_context(const struct ledger *l, uint32_t slot);
 void lg_owner_pin(struct ledger *l, uint32_t by, uint32_t target);
 void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target);
-void lg_owner_unpin_all(struct ledger *l, uint32_t by);
 void lg_owner_release(struct ledger *l, uint32_t slot, enum ledger_thing thing, uint32_t receipt);
 void lg_grant_release(struct ledger *l, uint32_t slot, uint32_t receipt);
 uint32_t lg_region_loans(const struct ledger *l, uint32_t slot);
@@ -339,8 +341,14 @@ void lg_budget_give(struct ledger *l, const struct ledger_conn *conn);
 void lg_budget_give_all(struct ledger *l);
 
 /* charge.c; all ctl */
-escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
-			      struct escrow_error *error);
+escrow_status lg_charge_limits(struct ledger *l, uint32_t name, uint32_t kind, uint64_t amount,
+			       struct escrow_error *error);
+/* Is there room for so much more, of the engine and of a name (NONE: of none)?  Most kinds have no limit. */
+static inline escrow_status lg_charge_check(struct ledger *l, uint32_t name, uint32_t kind,
+					    uint64_t amount, struct escrow_error *error)
+{
+	return l->limited >> kind & 1u ? lg_charge_limits(l, name, kind, amount, error) : ESCROW_OK;
+}
 /* One of a kind; with the second kind, as many as its span is long. */
 void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t kind, uint32_t second);
 uint64_t lg_charge_amount(const struct ledger *l, uint32_t slot, uint32_t nth);

@@ -68,6 +68,11 @@ static escrow_status check_config(const struct ledger_config *c, struct escrow_e
 	return ESCROW_OK;
 }
 
+static bool is_limit(uint64_t limit)
+{
+	return limit && limit != LEDGER_NO_LIMIT;
+}
+
 /* Owner slots by kind, parents before children; the rings' size. */
 static escrow_status lay_out(struct ledger *l, struct escrow_error *error)
 {
@@ -101,6 +106,9 @@ static escrow_status lay_out(struct ledger *l, struct escrow_error *error)
 		l->ops_limited |= limit && limit < l->nops;
 	}
 	l->ops_slowly = l->ops_limited;
+	for (uint32_t kind = 1; kind < LEDGER_KINDS; kind++)
+		l->limited |= (uint32_t)(is_limit(c->limit[kind]) || is_limit(c->name_limit[kind]))
+			      << kind;
 	if (c->max_windows)
 		for (l->nbuckets = 1; l->nbuckets <= c->max_windows / 2;)
 			l->nbuckets <<= 1;

@@ -105,68 +105,31 @@ bool lg_owner_move(struct ledger *l, uint32_t slot, enum ledger_event event)
 
 void lg_owner_pin(struct ledger *l, uint32_t by, uint32_t target)
 {
-	struct ledger_owner *o = &l->owners[by];
-
 	for (unsigned int i = 0; i < PINS; i++) {
-		if (o->pin[i] != NONE)
+		if (l->owners[by].pin[i] != NONE)
 			continue;
-		o->pin[i] = target;
-		l->owners[target].pins++;
-		log_ctl(l, LOG_CODE(LEDGER_LOG_PIN, 0), lg_owner_handle(l, by),
-			lg_owner_handle(l, target));
-		if (o->stuck)
-			lg_owner_hold(l, target, 1);
+		lg_pin_at(l, by, i, target);
 		return;
 	}
 }
 
-static inline void unpin(struct ledger *l, uint32_t by, uint32_t *pin)
-{
-	struct ledger_owner *o = &l->owners[by];
-	uint32_t target = *pin;
-
-	*pin = NONE;
-	l->owners[target].pins--;
-	log_ctl(l, LOG_CODE(LEDGER_LOG_UNPIN, 0), lg_owner_handle(l, by),
-		lg_owner_handle(l, target));
-	if (UNLIKELY(o->stuck))
-		lg_owner_hold(l, target, -1);
-}
-
 void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target)
 {
-	struct ledger_owner *o = &l->owners[by];
-
 	for (unsigned int i = 0; i < PINS; i++) {
-		if (o->pin[i] == target) {
-			unpin(l, by, &o->pin[i]);
-			return;
-		}
-	}
-}
-
-void lg_owner_unpin_all(struct ledger *l, uint32_t by)
-{
-	uint32_t *pin = l->owners[by].pin;
-
-	for (unsigned int i = 0; i < PINS; i++) {
-		if (pin[i] != NONE)
-			unpin(l, by, &pin[i]);
+		if (l->owners[by].pin[i] != target)
+			continue;
+		lg_unpin_at(l, by, i);
+		return;
 	}
 }
 
 /* What it kept may go, too. */
 static void unpin_all(struct ledger *l, uint32_t slot)
 {
-	uint32_t *pin = l->owners[slot].pin;
-
 	for (unsigned int i = 0; i < PINS; i++) {
-		uint32_t target = pin[i];
+		uint32_t target = lg_unpin_at(l, slot, i);
 
-		if (target == NONE)
-			continue;
-		unpin(l, slot, &pin[i]);
-		if (l->owners[target].kind == ESCROW_OWNER_GRANT)
+		if (target != NONE && l->owners[target].kind == ESCROW_OWNER_GRANT)
 			lg_grant_unpinned(l, target);
 	}
 }

@@ -63,13 +63,13 @@ static inline struct ledger_window *window_of(struct ledger *l, uint32_t slot)
 /* NONE while it is free for use. */
 static inline uint32_t window_grant(const struct ledger *l, uint32_t slot)
 {
-	return l->owners[slot].pin[0];
+	return l->owners[slot].pin[PIN_GRANT];
 }
 static inline uint32_t window_conn(const struct ledger *l, uint32_t slot)
 {
 	const struct ledger_owner *o = &l->owners[slot];
 
-	return o->pin[0] == NONE || o->pin[2] != NONE ? o->pin[2] : o->parent;
+	return o->pin[PIN_GRANT] == NONE || o->pin[PIN_CONN] != NONE ? o->pin[PIN_CONN] : o->parent;
 }
 static inline struct ledger_grant *grant_of(struct ledger *l, uint32_t slot)
 {
@@ -107,6 +107,35 @@ static inline uint32_t lg_owner_find(const struct ledger *l, uint64_t handle, ui
 	    o->kind == 0)
 		return NONE;
 	return slot;
+}
+
+/* ---- Pins ------------------------------------------------------------------------------------------ */
+/* At this place, which is free. */
+static inline void lg_pin_at(struct ledger *l, uint32_t by, uint32_t place, uint32_t target)
+{
+	struct ledger_owner *o = &l->owners[by];
+
+	o->pin[place] = target;
+	l->owners[target].pins++;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_PIN, 0), lg_owner_handle(l, by), lg_owner_handle(l, target));
+	if (UNLIKELY(o->stuck))
+		lg_owner_hold(l, target, 1);
+}
+/* At this one, if there is one: what it was. */
+static inline uint32_t lg_unpin_at(struct ledger *l, uint32_t by, uint32_t place)
+{
+	struct ledger_owner *o = &l->owners[by];
+	uint32_t target = o->pin[place];
+
+	if (target == NONE)
+		return NONE;
+	o->pin[place] = NONE;
+	l->owners[target].pins--;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_UNPIN, 0), lg_owner_handle(l, by),
+		lg_owner_handle(l, target));
+	if (UNLIKELY(o->stuck))
+		lg_owner_hold(l, target, -1);
+	return target;
 }
 
 /* ---- Windows and grants ------------------------------------------------------------------------ */

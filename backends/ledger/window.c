@@ -183,7 +183,8 @@ static void detach(struct ledger *l, uint32_t slot)
 		return;
 	lg_keep(conn_of(l, window_conn(l, slot)), 0 - (uint32_t)w->kept);
 	w->kept = 0;
-	lg_owner_unpin_all(l, slot);
+	for (uint32_t i = PIN_GRANT; i <= PIN_CONN; i++)
+		lg_unpin_at(l, slot, i);
 	g = grant_of(l, grant);
 	g->bound -= w->bound_cqe;
 	w->bound_cqe = false;
