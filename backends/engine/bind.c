@@ -9,33 +9,31 @@
 
 #include <errno.h>
 
-static struct native_wr bind_of(struct escrow_engine *e, const struct window *w)
+static void fill_bind(struct escrow_engine *e, const struct window *w, uint8_t tag,
+		      struct native_wr *wr)
 {
 	const struct grant *g = w->grant;
-	struct native_wr wr = {
+
+	*wr = (struct native_wr){
 		.opcode = NATIVE_BIND,
 		.flags = NATIVE_SIGNALED,
-		.rkey = (e->ops->window_key(w->native) & ~0xffu) | w->tag,
+		.rkey = (e->ops->window_key(w->native) & ~0xffu) | tag,
 		.window = w->native,
 		.region = en_grant_native(g, w->context),
 		.addr = g->addr,
 		.length = g->length,
 		.rights = g->rights,
 	};
-
-	return wr;
 }
 
-static struct native_wr invalidate_of(const struct window *w)
+static void fill_invalidate(const struct window *w, struct native_wr *wr)
 {
-	struct native_wr wr = {
+	*wr = (struct native_wr){
 		.opcode = NATIVE_INVALIDATE,
 		/* READs that use the key at the peer are not ours to order; ours are. */
 		.flags = NATIVE_SIGNALED | NATIVE_FENCE,
 		.rkey = w->rkey,
 	};
-
-	return wr;
 }
 
 void en_window_orphan(struct escrow_engine *e, struct window *w)
@@ -79,19 +77,25 @@ static bool lend(struct escrow_engine *e, struct conn *c, struct ledger_conn *de
 		 struct window *w, struct native_wr *wr)
 {
 	bool bind = w->due == DUE_BIND;
+	uint64_t id;
+	uint8_t tag;
 
 	if (!c->native || atomic_load(&c->broken) || (bind && !c->established))
 		return false;
-	*wr = bind ? bind_of(e, w) : invalidate_of(w);
-	wr->id = ledger_lend_window(c->lane->ledger, debts,
-				    bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE, w->owner);
-	if (!wr->id)
+	id = ledger_lend_window(c->lane->ledger, debts,
+				bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE, w->owner, &tag);
+	if (!id)
 		return false;
+	if (bind)
+		fill_bind(e, w, tag, wr);
+	else
+		fill_invalidate(w, wr);
+	wr->id = id;
 	atomic_store_explicit(&w->asked, w->owner, memory_order_release);
 	return true;
 }
 
-/* lane. The device took it. */
+/* The same. The device took it. */
 static void taken(struct escrow_engine *e, struct conn *c, struct window *w, uint32_t rkey)
 {
 	bool bind = w->due == DUE_BIND;
@@ -102,7 +106,7 @@ static void taken(struct escrow_engine *e, struct conn *c, struct window *w, uin
 		w->rkey = rkey;
 		w->keys_on = c->owner;
 	}
-	ledger_window_event(e->ledger, w->owner, bind ? LEDGER_E_BIND : LEDGER_E_INVALIDATE);
+	ledger_window_posted(e->ledger, bind ? LEDGER_E_BIND : LEDGER_E_INVALIDATE, w->owner);
 }
 
 /*
@@ -120,28 +124,24 @@ static void not_taken(struct escrow_engine *e, struct conn *c, struct window **w
 		en_window_not_bound(e, w[0]);
 }
 
-/* lane. How many of them have been dealt with, at least one. */
+/* The same. How many of them have been dealt with, at least one. */
 static uint32_t post_chain(struct escrow_engine *e, struct conn *c, struct window **w, uint32_t n)
 {
 	struct ledger_conn *debts = ledger_conn_here(c->lane->ledger, c->owner);
 	struct native_wr wr[BIND_CHAIN];
 	uint32_t lent, posted, i;
 
-	ledger_hold(e->ledger);
 	for (lent = 0; debts && lent < n; lent++)
 		if (!lend(e, c, debts, w[lent], &wr[lent]))
 			break;
-	ledger_let(e->ledger);
 	if (!lent) {
 		refused(e, w[0]);
 		return 1;
 	}
 	en_post(e, c, w[0]->due == DUE_BIND ? ESCROW_STEP_BIND_WINDOW : ESCROW_STEP_INVALIDATE, wr,
 		lent, &posted);
-	ledger_hold(e->ledger);
 	for (i = 0; i < posted; i++)
 		taken(e, c, w[i], wr[i].rkey);
-	ledger_let(e->ledger);
 	if (posted == lent)
 		return posted;
 	not_taken(e, c, &w[posted], lent - posted);
@@ -169,7 +169,24 @@ static uint32_t collect(struct escrow_engine *e, uint32_t from, struct window **
 	return n;
 }
 
-void en_windows_post(struct escrow_engine *e, bool wait)
+/* The runner waits for the lane; who helps has the ledger, and waits for nothing. */
+static bool begin(struct escrow_engine *e, struct lane *lane, bool helps)
+{
+	if (helps)
+		return en_lane_trylock(lane);
+	en_lane_lock(lane);
+	ledger_hold(e->ledger);
+	return true;
+}
+
+static void end(struct escrow_engine *e, struct lane *lane, bool helps)
+{
+	if (!helps)
+		ledger_let(e->ledger);
+	en_lane_unlock(lane);
+}
+
+void en_windows_post(struct escrow_engine *e, bool helps)
 {
 	struct window *chain[BIND_CHAIN];
 	uint32_t i, n, done, left = 0;
@@ -180,16 +197,14 @@ void en_windows_post(struct escrow_engine *e, bool wait)
 
 		if (!stands(w))
 			continue;
-		if (wait) {
-			en_lane_lock(c->lane);
-		} else if (!en_lane_trylock(c->lane)) {
+		if (!begin(e, c->lane, helps)) {
 			e->due[left++] = w;
 			continue;
 		}
 		n = collect(e, i, chain);
 		for (done = 0; done < n;)
 			done += post_chain(e, c, &chain[done], n - done);
-		en_lane_unlock(c->lane);
+		end(e, c->lane, helps);
 	}
 	e->ndue = left;
 	/* Somebody has the lane: the runner waits for it. */

@@ -145,7 +145,7 @@ static void run_inbox(struct escrow_engine *e)
 		atomic_store(&work->queued, 0);
 		advance(e, work);
 	}
-	en_windows_post(e, true);
+	en_windows_post(e, false);
 }
 
 /* ---- Help --------------------------------------------------------------------------------------- */
@@ -168,8 +168,6 @@ static void help_round(struct escrow_engine *e, struct work **rest)
 {
 	struct work *work = take(e), *next;
 
-	/* None of it waits for anything. */
-	ledger_hold(e->ledger);
 	for (; work; work = next) {
 		next = work->next;
 		atomic_store(&work->queued, 0);
@@ -178,8 +176,7 @@ static void help_round(struct escrow_engine *e, struct work **rest)
 		work->next = *rest;
 		*rest = work;
 	}
-	ledger_let(e->ledger);
-	en_windows_post(e, false);
+	en_windows_post(e, true);
 }
 
 /* locked, as the runner. */
@@ -189,8 +186,11 @@ static void help_all(struct escrow_engine *e)
 	int rounds = 0;
 
 	e->deferred = 0;
+	/* None of it waits for anything. */
+	ledger_hold(e->ledger);
 	while (rounds++ < HELP_ROUNDS && en_control_has_work(e))
 		help_round(e, &rest);
+	ledger_let(e->ledger);
 	for (; rest; rest = next) {
 		next = rest->next;
 		atomic_store(&rest->queued, 0);

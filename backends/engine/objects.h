@@ -366,7 +366,6 @@ struct window {
 	uint32_t rkey;    /* of the current bind */
 	uint8_t use;      /* lock */
 	uint8_t due;      /* runner: enum window_due */
-	uint8_t tag;      /* runner: of the bind that is due */
 	uint8_t key_due;  /* lock: bound after the grant was exported, the peer is to be told */
 	uint8_t in_use;   /* lock: counted as such */
 	uint8_t chained;  /* runner: while a chain is collected */

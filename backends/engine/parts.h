@@ -366,8 +366,8 @@ void en_window_not_bound(struct escrow_engine *e, struct window *w);
 bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due);
 /* It can be invalidated no more: deallocation is what proves it gone. */
 void en_window_orphan(struct escrow_engine *e, struct window *w);
-/* Posts what is due; without `wait` only where the lane is free. */
-void en_windows_post(struct escrow_engine *e, bool wait);
+/* Posts what is due; who helps, and has the ledger held, only where the lane is free. */
+void en_windows_post(struct escrow_engine *e, bool helps);
 /* locked. A window of the context for this connection, parked or to be allocated; NULL: none. */
 struct window *en_window_take(struct escrow_engine *e, const struct conn *conn);
 void en_window_back(struct escrow_engine *e, struct window *w);

@@ -232,8 +232,6 @@ int en_window_bind(struct escrow_engine *e, struct window *w)
 		return rc;
 	if (w->grant != g || (g->state != GRANT_BINDING && g->state != GRANT_READY))
 		return 0; /* revoked while the device was asked */
-	if (ledger_window_tag(e->ledger, w->owner, &w->tag) < 0)
-		return ENOBUFS;
 	if (!en_window_due(e, w, DUE_BIND))
 		en_work(e, &g->work);
 	return 0;

@@ -32,10 +32,10 @@ static inline uint64_t lg_put_other(struct ledger_lane *lane, struct ledger_conn
 
 /*
  * lane, with the ledger's mutex (ledger_hold).  As ledger_wr_lend() of one of these, which spends a slot that was kept for
- * its window; 0: that has none there, or the connection takes nothing.
+ * its window; 0: that has none there, or has had its binds, or the connection takes nothing.  tag: of the key of a bind.
  */
 static inline uint64_t ledger_lend_window(struct ledger_lane *lane, struct ledger_conn *conn,
-					  enum ledger_wr what, uint64_t window)
+					  enum ledger_wr what, uint64_t window, uint8_t *tag)
 {
 	struct ledger *l = lane->ledger;
 	uint32_t slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
@@ -44,11 +44,19 @@ static inline uint64_t ledger_lend_window(struct ledger_lane *lane, struct ledge
 	if (UNLIKELY(slot == NONE || !conn->ready))
 		return 0;
 	w = window_of(l, slot);
-	if (UNLIKELY(!w->kept || window_conn(l, slot) != conn->slot))
+	if (UNLIKELY(!w->kept || window_conn(l, slot) != conn->slot ||
+		     (what == LEDGER_WR_BIND && !lg_window_binds(l, w))))
 		return 0;
+	*tag = lg_window_tag(w);
 	w->kept--;
 	lg_keep(conn, 0 - 1u);
 	return lg_put_other(lane, conn, what, window);
+}
+
+/* The same, under the hold in which it was lent: so the window is still there.  The device took it. */
+static inline void ledger_window_posted(struct ledger *l, enum ledger_event event, uint64_t window)
+{
+	lg_window_event(l, handle_slot(window), event);
 }
 
 /*

@@ -29,7 +29,7 @@ static escrow_status check_window(struct ledger *l, const struct ledger_grant_ar
 	if (l->owners[l->owners[slot].parent].kind == ESCROW_OWNER_CONNECTION &&
 	    l->owners[slot].parent != conn)
 		return lg_fail(error, ESCROW_E_INVALID, "window %u is another connection's", i);
-	if (w->binds >= l->config.window_binds || lg_holdout_find(l, slot))
+	if (!lg_window_binds(l, w) || lg_holdout_find(l, slot))
 		return lg_fail(error, ESCROW_E_LIMIT, "window %u is worn or its index held out", i);
 	/* Its earlier keys are another account's until that one is fenced. */
 	if (w->account && w->account != a->account) {

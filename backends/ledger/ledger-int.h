@@ -290,7 +290,7 @@ struct ledger {
 	pthread_mutex_t mutex;
 	pthread_t holder; /* who has it over several calls, or 0 */
 	/* ctl */
-	uint64_t now; /* of these calls, once asked for; 0 = not yet */
+	uint64_t now; /* of these calls, once asked for; else 0 */
 	uint32_t free[KINDS];
 	uint64_t serial; /* of accounts */
 	uint64_t holdout_serial;
@@ -303,6 +303,9 @@ struct ledger {
 	uint8_t ops_slowly;                 /* that, or ops_limited: no short way of admission */
 	const char *whys[WHYS];             /* ctl; literals: owners keep the place + 1, or 0 */
 };
+
+/* ledger.c, ctl: for lg_now() */
+uint64_t lg_read_now(struct ledger *l);
 
 /* handle.c */
 /* A destroy step, or a connection's step before it: its bit in an owner; 0 of any other. */

@@ -305,12 +305,21 @@ escrow_status ledger_release(struct ledger *l)
 void ledger_hold(struct ledger *l)
 {
 	pthread_mutex_lock(&l->mutex);
-	l->now = 0;
 	PUT(l->holder, pthread_self());
+}
+
+uint64_t lg_read_now(struct ledger *l)
+{
+	uint64_t now = l->host.now_ns(l->host.ctx);
+
+	if (GET(l->holder))
+		l->now = now;
+	return now;
 }
 
 void ledger_let(struct ledger *l)
 {
+	l->now = 0;
 	PUT(l->holder, 0);
 	pthread_mutex_unlock(&l->mutex);
 }

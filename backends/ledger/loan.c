@@ -226,9 +226,10 @@ static escrow_status window_lend(struct ledger_lane *lane, struct ledger_conn *c
 				 enum ledger_wr what, uint64_t window, uint64_t *wr_id_out)
 {
 	uint64_t wr_id;
+	uint8_t tag;
 
 	lg_lock(lane->ledger);
-	wr_id = ledger_lend_window(lane, conn, what, window);
+	wr_id = ledger_lend_window(lane, conn, what, window, &tag);
 	lg_unlock(lane->ledger);
 	if (!wr_id)
 		return ESCROW_E_INVALID;

@@ -22,11 +22,7 @@ static inline void lg_unlock(struct ledger *l)
 /* One reading for all calls of who holds it. */
 static inline uint64_t lg_now(struct ledger *l)
 {
-	if (!GET(l->holder))
-		return l->host.now_ns(l->host.ctx);
-	if (!l->now)
-		l->now = l->host.now_ns(l->host.ctx);
-	return l->now;
+	return l->now ? l->now : lg_read_now(l);
 }
 
 /* ---- Owner slots ------------------------------------------------------------------------------- */
@@ -161,6 +157,43 @@ static inline bool lg_window_move(struct ledger *l, uint32_t slot, enum ledger_e
 static inline bool lg_grant_move(struct ledger *l, uint32_t slot, enum ledger_event event)
 {
 	return lg_move(l, slot, LEDGER_M_GRANT, event);
+}
+
+/* May it be bound once more? */
+static inline bool lg_window_binds(const struct ledger *l, const struct ledger_window *w)
+{
+	return w->binds < l->config.window_binds;
+}
+/* The next bind's: never used before. */
+static inline uint8_t lg_window_tag(const struct ledger_window *w)
+{
+	return (uint8_t)(w->rkey + 1 + w->binds);
+}
+/* One more key, on this connection; of those on one that has gone nothing is left to know. */
+static inline void lg_window_makes_key(struct ledger *l, uint32_t slot, struct ledger_window *w)
+{
+	uint64_t conn = lg_owner_handle(l, window_conn(l, slot));
+
+	if (LIKELY(w->keys_on == conn))
+		return;
+	w->keys_on = lg_owner_find(l, w->keys_on, 0) == NONE ? conn : w->account;
+}
+/* Its bind or invalidation was posted, or its connection is dead; false: it is in no state for that. */
+static inline bool lg_window_event(struct ledger *l, uint32_t slot, enum ledger_event event)
+{
+	struct ledger_window *w = window_of(l, slot);
+	uint32_t grant = window_grant(l, slot);
+
+	if (UNLIKELY(grant == NONE || (event == LEDGER_E_BIND && !lg_window_binds(l, w)) ||
+		     !lg_window_move(l, slot, event)))
+		return false;
+	if (event != LEDGER_E_BIND)
+		return true;
+	w->binds++;
+	lg_window_makes_key(l, slot, w);
+	if (l->owners[grant].state == LEDGER_GRANT_RESERVED)
+		lg_grant_move(l, grant, LEDGER_E_BIND);
+	return true;
 }
 
 #endif

@@ -137,11 +137,10 @@ escrow_status ledger_window_tag(struct ledger *l, uint64_t window, uint8_t *tag_
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
 	if (slot != NONE) {
 		w = window_of(l, slot);
-		status = w->binds >= l->config.window_binds || lg_holdout_find(l, slot)
-				 ? ESCROW_E_LIMIT
-				 : ESCROW_OK;
+		status = !lg_window_binds(l, w) || lg_holdout_find(l, slot) ? ESCROW_E_LIMIT
+									    : ESCROW_OK;
 		if (!status)
-			*tag_out = (uint8_t)(w->rkey + 1 + w->binds);
+			*tag_out = lg_window_tag(w);
 	}
 	lg_unlock(l);
 	return status;
@@ -154,7 +153,7 @@ bool ledger_window_worn(struct ledger *l, uint64_t window)
 
 	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
-	worn = slot != NONE && window_of(l, slot)->binds >= l->config.window_binds;
+	worn = slot != NONE && !lg_window_binds(l, window_of(l, slot));
 	lg_unlock(l);
 	return worn;
 }
@@ -244,46 +243,19 @@ void lg_window_stuck(struct ledger *l, uint32_t slot)
 	lg_owner_refresh(l, grant);
 }
 
-/* One more key, on this connection; of those on one that has gone nothing is left to know. */
-static void makes_key(struct ledger *l, uint32_t slot)
-{
-	struct ledger_window *w = window_of(l, slot);
-	uint64_t conn = lg_owner_handle(l, window_conn(l, slot));
-
-	if (lg_owner_find(l, w->keys_on, 0) == NONE)
-		w->keys_on = conn;
-	else if (w->keys_on != conn)
-		w->keys_on = w->account;
-}
-
 escrow_status ledger_window_event(struct ledger *l, uint64_t window, enum ledger_event event)
 {
 	escrow_status status = ESCROW_OK;
-	struct ledger_window *w;
-	uint32_t slot, grant;
+	uint32_t slot;
 
 	if (event != LEDGER_E_BIND && event != LEDGER_E_INVALIDATE && event != LEDGER_E_QP_DEAD)
 		return ESCROW_E_INVALID;
 	lg_lock(l);
 	slot = lg_owner_find(l, window, ESCROW_OWNER_WINDOW);
-	if (slot == NONE) {
+	if (slot == NONE)
 		status = ESCROW_E_INVALID;
-		goto unlock;
-	}
-	w = window_of(l, slot);
-	grant = window_grant(l, slot);
-	if (grant == NONE || (event == LEDGER_E_BIND && w->binds >= l->config.window_binds) ||
-	    !lg_window_move(l, slot, event)) {
+	else if (!lg_window_event(l, slot, event))
 		status = ESCROW_E_STATE;
-		goto unlock;
-	}
-	if (event == LEDGER_E_BIND) {
-		w->binds++;
-		makes_key(l, slot);
-		if (l->owners[grant].state == LEDGER_GRANT_RESERVED)
-			lg_grant_move(l, grant, LEDGER_E_BIND);
-	}
-unlock:
 	lg_unlock(l);
 	return status;
 }
@@ -358,8 +330,7 @@ escrow_status ledger_window_settled(struct ledger *l, const struct ledger_done *
 unlock:
 	if (now && slot != NONE)
 		*now = (struct ledger_window_now){.state = l->owners[slot].state,
-						  .worn = window_of(l, slot)->binds >=
-							  l->config.window_binds};
+						  .worn = !lg_window_binds(l, window_of(l, slot))};
 	else if (now)
 		*now = (struct ledger_window_now){.state = LEDGER_WINDOW_FREE};
 	lg_unlock(l);
