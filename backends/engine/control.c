@@ -244,7 +244,7 @@ void en_help_poll(struct escrow_engine *e)
 	atomic_fetch_and(&e->poll_due, ~DUE_HELP);
 	if (!help_begin(e))
 		return;
-	if (pthread_mutex_trylock(&e->lock) == 0) {
+	if (lock_try(&e->lock)) {
 		help_all(e);
 		engine_unlock(e);
 	}

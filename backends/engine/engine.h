@@ -79,7 +79,7 @@ struct escrow_engine {
 	uint64_t slice_bytes, whole_bytes, plain_bytes;
 
 	_Atomic uint32_t state; /* ESCROW_STATE_*; written with the lock held */
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct context contexts[NATIVE_MAX_CONTEXTS];
 	_Atomic uint8_t rail_up[NATIVE_MAX_RAILS];
 	struct lane *lanes;
@@ -193,11 +193,11 @@ static inline uint64_t engine_now(struct escrow_engine *e)
 }
 static inline void engine_lock(struct escrow_engine *e)
 {
-	pthread_mutex_lock(&e->lock);
+	lock_take(&e->lock);
 }
 static inline void engine_unlock(struct escrow_engine *e)
 {
-	pthread_mutex_unlock(&e->lock);
+	lock_give(&e->lock);
 }
 static inline void engine_count(_Atomic uint64_t *c, uint64_t n)
 {

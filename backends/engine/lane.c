@@ -3,27 +3,6 @@
 #include "backends/engine/engine.h"
 
 #include <errno.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-/* ---- The lock (futex(2)) ------------------------------------------------------------------------ */
-void en_lock_wait(struct lock *k)
-{
-	while (atomic_exchange(&k->state, LOCK_AWAITED) != LOCK_FREE)
-		syscall(SYS_futex, &k->state, FUTEX_WAIT_PRIVATE, LOCK_AWAITED, NULL);
-}
-
-void en_lock_wake(struct lock *k)
-{
-	syscall(SYS_futex, &k->state, FUTEX_WAKE_PRIVATE, 1);
-}
-
-void en_lane_lock(struct lane *lane)
-{
-	if (!lock_try(&lane->lock))
-		en_lock_wait(&lane->lock);
-}
 
 void en_lane_wanted(struct escrow_engine *e)
 {

@@ -10,7 +10,10 @@ static inline bool en_lane_trylock(struct lane *lane)
 {
 	return lock_try(&lane->lock);
 }
-void en_lane_lock(struct lane *lane);
+static inline void en_lane_lock(struct lane *lane)
+{
+	lock_take(&lane->lock);
+}
 void en_room(struct escrow_engine *e);
 /* A transfer that found every lane busy is told when one is free again; and who waits for ops, when none is left. */
 void en_lane_wanted(struct escrow_engine *e);

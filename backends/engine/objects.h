@@ -14,7 +14,6 @@
 #include "backends/engine/entry.h"
 #include "backends/engine/event.h"
 #include "backends/engine/fault.h"
-#include "backends/engine/lock.h"
 #include "backends/engine/pool.h"
 #include "backends/engine/state.h"
 #include "backends/engine/wire.h"
@@ -23,6 +22,7 @@
 #include <escrow/notify.h>
 #include "backends/ledger/lane.h"
 #include "backends/ledger/ledger.h"
+#include "backends/ledger/lock.h"
 
 #define CHAIN_WRS 64u       /* work requests in one post */
 #define WR_SGES 4u          /* the ledger lends at most four ranges a work request */

@@ -270,7 +270,6 @@ void en_free(struct escrow_engine *e)
 		close(e->control_fd);
 	if (e->here)
 		munmap((void *)(uintptr_t)e->here, (size_t)sysconf(_SC_PAGESIZE));
-	pthread_mutex_destroy(&e->lock);
 	while (e->nblocks)
 		host.free(host.ctx, e->blocks[--e->nblocks]);
 	e->magic = 0;
@@ -413,7 +412,6 @@ static void init(struct escrow_engine *e, const struct engine_backend *self,
 	e->work.kind = WORK_ENGINE;
 	atomic_store(&e->control_next, UINT64_MAX);
 	atomic_store(&e->state, ESCROW_STATE_OPEN);
-	pthread_mutex_init(&e->lock, NULL);
 	event_init(&e->events);
 }
 

@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "backends/ledger/lane.h"
+#include "backends/ledger/lock.h"
 #include "backends/ledger/log.h"
 
 #define NONE UINT32_MAX
@@ -287,7 +288,7 @@ struct ledger {
 	uint32_t nblocks;
 	uint64_t bytes;
 
-	pthread_mutex_t mutex;
+	struct lock lock;
 	pthread_t holder; /* who has it over several calls, or 0 */
 	/* ctl */
 	uint64_t now; /* of these calls, once asked for; else 0 */

@@ -23,7 +23,6 @@ void lg_free(struct ledger *l)
 {
 	struct escrow_host host = l->host;
 
-	pthread_mutex_destroy(&l->mutex);
 	while (l->nblocks > 0)
 		host.free(host.ctx, l->blocks[--l->nblocks]);
 	host.free(host.ctx, l);
@@ -230,7 +229,6 @@ escrow_status ledger_open(const struct ledger_config *config, struct ledger **ou
 	if (!l->config.window_binds)
 		l->config.window_binds = LEDGER_MAX_BINDS;
 	l->budget = lg_budget_of(&l->host);
-	pthread_mutex_init(&l->mutex, NULL);
 	if (config->log_entries)
 		for (log_size = 1; log_size < config->log_entries;)
 			log_size <<= 1;
@@ -304,7 +302,7 @@ escrow_status ledger_release(struct ledger *l)
 
 void ledger_hold(struct ledger *l)
 {
-	pthread_mutex_lock(&l->mutex);
+	lock_take(&l->lock);
 	PUT(l->holder, pthread_self());
 }
 
@@ -321,7 +319,7 @@ void ledger_let(struct ledger *l)
 {
 	l->now = 0;
 	PUT(l->holder, 0);
-	pthread_mutex_unlock(&l->mutex);
+	lock_give(&l->lock);
 }
 
 uint64_t ledger_engine(const struct ledger *l)

@@ -12,12 +12,12 @@ static inline bool lg_held(const struct ledger *l)
 static inline void lg_lock(struct ledger *l)
 {
 	if (!lg_held(l))
-		pthread_mutex_lock(&l->mutex);
+		lock_take(&l->lock);
 }
 static inline void lg_unlock(struct ledger *l)
 {
 	if (!lg_held(l))
-		pthread_mutex_unlock(&l->mutex);
+		lock_give(&l->lock);
 }
 /* One reading for all calls of who holds it. */
 static inline uint64_t lg_now(struct ledger *l)

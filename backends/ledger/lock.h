@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lock.h - the lock of a lane: the data path only tries it, control may wait.
+ * lock.h - the one kind of lock: of a lane, which the data path only tries; of an engine; of a ledger.
  *
  * One atomic exchange to take it and one to give it back, inline, where nobody waits.  A mutex of
- * libpthread costs the data path a call each way and ten times the instructions.
+ * libpthread costs a call each way and ten times the instructions.
  *
- * Sequentially consistent, also where it fails: it is one half of two agreements with words beside it.
+ * Sequentially consistent, also where it fails: of a lane it is one half of two agreements with words beside it.
  * Who finds a lane held says so (WANT_LANE), then tries once more; who gives it back then looks at
  * what was said (en_lane_unlock).  With acquire and release alone a weakly ordered machine may let the
  * second try see the lane still held, and the other not see the wish: the wake-up would be lost.
  * x86 has no weaker exchange; elsewhere it is a barrier a call.
  */
-#ifndef ENGINE_LOCK_H
-#define ENGINE_LOCK_H
+#ifndef LEDGER_LOCK_H
+#define LEDGER_LOCK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,6 +20,7 @@
 
 enum lock_state { LOCK_FREE, LOCK_HELD, LOCK_AWAITED };
 
+/* All zeros: it is free. */
 struct lock {
 	_Atomic uint32_t state; /* enum lock_state */
 };
@@ -31,14 +32,20 @@ static inline bool lock_try(struct lock *k)
 	return atomic_compare_exchange_strong(&k->state, &free, LOCK_HELD);
 }
 
-/* lane.c: sleeps until it is free; wakes one that sleeps. */
-void en_lock_wait(struct lock *k);
-void en_lock_wake(struct lock *k);
+/* lock.c: sleeps until it is free; wakes one that sleeps. */
+void lg_lock_wait(struct lock *k);
+void lg_lock_wake(struct lock *k);
+
+static inline void lock_take(struct lock *k)
+{
+	if (__builtin_expect(!lock_try(k), 0))
+		lg_lock_wait(k);
+}
 
 static inline void lock_give(struct lock *k)
 {
-	if (atomic_exchange(&k->state, LOCK_FREE) == LOCK_AWAITED)
-		en_lock_wake(k);
+	if (__builtin_expect(atomic_exchange(&k->state, LOCK_FREE) == LOCK_AWAITED, 0))
+		lg_lock_wake(k);
 }
 
 #endif
