@@ -244,6 +244,7 @@ struct footprint {
 #include "backends/engine/parts.h"
 #include "backends/engine/close.h"
 #include "backends/engine/lane.h"
+#include "backends/engine/quota.h"
 #include "backends/engine/renew.h"
 #include "backends/engine/keys.h"
 

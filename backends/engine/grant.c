@@ -56,15 +56,15 @@ static escrow_status take_windows(struct escrow_engine *e, struct grant *g,
 	bool some = !g->peer;
 	uint32_t i;
 
-	for (i = 0; g->peer && i < g->peer->nconns; i++) {
+	g->nwindows = g->peer ? (uint16_t)g->peer->nconns : 0;
+	for (i = 0; i < g->nwindows; i++) {
 		struct conn *c = &g->peer->conns[i];
 
-		g->nwindows = (uint16_t)(i + 1);
 		/* It gets its window on that when another is in its place. */
 		some |= c->renew != RENEW_NOT;
 		if (c->renew || c->stage != CONN_READY || atomic_load(&c->broken))
 			continue;
-		if (!en_join_window(e, g, c))
+		if (!en_window_take(e, g, c))
 			return args_fail(error, ESCROW_E_AGAIN, "no window is free on %s",
 					 c->lane->context->info.name);
 		some = true;
@@ -114,16 +114,13 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	g->length = a->length;
 	g->rights = a->rights;
 	g->failed = ESCROW_OK;
-	g->hidden = g->offer = g->offspring = g->stuck = g->revoked = g->nwindows = g->answer_due =
-		0;
+	g->hidden = g->offer = g->offspring = g->stuck = g->revoked = g->answer_due = 0;
 	atomic_store_explicit(&g->polled, 0, memory_order_release);
 	g->ready_told = 0;
 	memset(g->parts, 0, sizeof(*g->parts) * e->ncontexts);
-	memset(g->exact, 0, sizeof(*g->exact) * e->nexact);
-	memset(g->windows, 0, sizeof(struct window *) * e->conns_per_peer);
 	st = take_windows(e, g, error);
-	for (i = 0; i < (p ? e->ncontexts : 1u) && st == ESCROW_OK; i++)
-		st = en_grant_reserve_part(e, g, i, error);
+	if (st == ESCROW_OK)
+		st = en_grant_reserve(e, g, error);
 	if (st < 0) {
 		unmake(e, g);
 		return st;

@@ -8,18 +8,6 @@
 
 #include <errno.h>
 
-bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c)
-{
-	struct window *w = en_window_take(e, c);
-
-	if (!w)
-		return false;
-	w->grant = g;
-	w->conn = c;
-	g->windows[c->index] = w;
-	return true;
-}
-
 /* None is left that it could be bound by, or the device has no more: while a connection is about to be made anew, that is waited for. */
 static escrow_status bind_or_wait(struct escrow_engine *e, struct window *w)
 {
@@ -38,55 +26,32 @@ bool en_join_bind(struct escrow_engine *e, struct window *w, escrow_status *st)
 	return w->use == WINDOW_BOUND;
 }
 
-static void lock_lanes(struct escrow_engine *e, struct context *c)
+static void lock_lanes(struct escrow_engine *e, uint32_t ctx)
 {
+	struct lane *lanes = &e->lanes[ctx * e->config.num_lanes];
 	uint32_t i;
 
-	for (i = 0; i < e->nlanes; i++)
-		if (e->lanes[i].context == c)
-			en_lane_lock(&e->lanes[i]);
+	for (i = 0; i < e->config.num_lanes; i++)
+		en_lane_lock(&lanes[i]);
 }
 
-static void unlock_lanes(struct escrow_engine *e, struct context *c)
+static void unlock_lanes(struct escrow_engine *e, uint32_t ctx)
 {
+	struct lane *lanes = &e->lanes[ctx * e->config.num_lanes];
 	uint32_t i;
 
-	for (i = 0; i < e->nlanes; i++)
-		if (e->lanes[i].context == c)
-			en_lane_unlock(&e->lanes[i]);
+	for (i = 0; i < e->config.num_lanes; i++)
+		en_lane_give(e, &lanes[i]);
 }
 
-/* It has no window yet: the connection that is renewed will be the first, and is in that context. */
-static bool waits_there(const struct grant *g, const struct context *c)
+/* The part of one context: all its windows there, or none. */
+static escrow_status reserve_part(struct escrow_engine *e, struct grant *g, uint32_t ctx,
+				  struct escrow_error *error)
 {
 	const struct peer *p = g->peer;
-	uint32_t i;
-
-	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i])
-			return false;
-	return p->renewal.at && p->conns[p->renewal.at - 1].lane->context == c;
-}
-
-/* It has a window there, will have the first there, or (an offer) needs none. */
-static bool has_part(const struct grant *g, const struct context *c)
-{
-	uint32_t i;
-
-	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i] && g->windows[i]->context == c)
-			return true;
-	return !g->peer || waits_there(g, c);
-}
-
-static __attribute__((noinline)) escrow_status reserve_part(struct escrow_engine *e,
-							    struct grant *g, uint32_t ctx,
-							    struct escrow_error *error)
-{
-	struct context *c = &e->contexts[ctx];
 	uint64_t windows[WIRE_MAX_KEYS], conns[WIRE_MAX_KEYS];
 	struct ledger_grant_args args = {
-		.account = g->peer ? atomic_load(&g->peer->handle) : 0,
+		.account = p ? atomic_load(&p->handle) : 0,
 		.region = g->region->parts[ctx].owner,
 		.offset = g->addr - g->region->addr,
 		.length = g->length,
@@ -101,35 +66,51 @@ static __attribute__((noinline)) escrow_status reserve_part(struct escrow_engine
 
 	detail.size = sizeof(detail);
 	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i] && g->windows[i]->context == c) {
+		if (g->windows[i] && p->conns[i].lane->in == ctx) {
 			windows[args.nwindows] = g->windows[i]->owner;
-			conns[args.nwindows++] = g->peer->conns[i].owner;
+			conns[args.nwindows++] = p->conns[i].owner;
 		}
-	lock_lanes(e, c);
+	lock_lanes(e, ctx);
 	st = ledger_grant_reserve(e->ledger, &args, &g->parts[ctx], &detail);
-	unlock_lanes(e, c);
+	unlock_lanes(e, ctx);
 	return st < 0 ? args_pass(error, st, &detail) : st;
 }
 
-/* The part of one context: all its windows, or none. */
-escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, uint32_t ctx,
-				    struct escrow_error *error)
+/* Where it has windows; in the first context, if it needs none (an offer). */
+escrow_status en_grant_reserve(struct escrow_engine *e, struct grant *g, struct escrow_error *error)
 {
-	return has_part(g, &e->contexts[ctx]) ? reserve_part(e, g, ctx, error) : ESCROW_OK;
+	const struct peer *p = g->peer;
+	escrow_status st = ESCROW_OK;
+	uint32_t i, found = 0;
+
+	if (!p)
+		return reserve_part(e, g, 0, error);
+	for (i = 0; i < g->nwindows && st == ESCROW_OK; i++) {
+		uint32_t ctx = p->conns[i].lane->in;
+
+		if (!g->windows[i])
+			continue;
+		found++;
+		if (!g->parts[ctx])
+			st = reserve_part(e, g, ctx, error);
+	}
+	/* It has none yet: the connection that is renewed will be the first. */
+	if (!found && p->renewal.at)
+		st = reserve_part(e, g, p->conns[p->renewal.at - 1].lane->in, error);
+	return st;
 }
 
 /* locked. Kept apart from the rest of the grant: if it cannot be reserved the grant lives without it. */
 static escrow_status reserve_one(struct escrow_engine *e, struct grant *g, struct conn *c)
 {
-	struct context *ctx = c->lane->context;
-	uint64_t *part = &g->parts[ctx - e->contexts];
+	uint64_t *part = &g->parts[c->lane->in];
 	struct ledger_grant_args args = {.account = atomic_load(&g->peer->handle),
-					 .region = g->region->parts[ctx - e->contexts].owner,
+					 .region = g->region->parts[c->lane->in].owner,
 					 .nwindows = 1};
 	escrow_status st;
 
 	if (!*part) {
-		st = en_grant_reserve_part(e, g, (uint32_t)(ctx - e->contexts), NULL);
+		st = reserve_part(e, g, c->lane->in, NULL);
 	} else {
 		args.windows = &g->windows[c->index]->owner;
 		args.connections = &c->owner;
@@ -155,7 +136,7 @@ void en_join_later(struct escrow_engine *e, struct peer *p)
  */
 static void join_one(struct escrow_engine *e, struct grant *g, struct conn *c, bool *none)
 {
-	*none = *none || !en_join_window(e, g, c);
+	*none = *none || !en_window_take(e, g, c);
 	if (*none || reserve_one(e, g, c) < 0)
 		en_join_later(e, c->peer);
 }

@@ -335,11 +335,9 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 void en_grant_encode(struct escrow_engine *e, struct grant *g, struct wire_grant *out);
 /* locked */
 void en_grants_of_peer_revoke(struct escrow_engine *e, struct peer *p);
-/* locked. The part of one context: all its windows, or none. */
-escrow_status en_grant_reserve_part(struct escrow_engine *e, struct grant *g, uint32_t ctx,
-				    struct escrow_error *error);
-/* ---- join.c. locked: one of the connection's for the grant; false: none is free */
-bool en_join_window(struct escrow_engine *e, struct grant *g, struct conn *c);
+/* ---- join.c. locked: its parts in the ledger, one a context, each with all its windows there; or none. */
+escrow_status en_grant_reserve(struct escrow_engine *e, struct grant *g,
+			       struct escrow_error *error);
 /* runner. Binds it if that is due and *st is OK; true if it is bound. */
 bool en_join_bind(struct escrow_engine *e, struct window *w, escrow_status *st);
 /* runner. The peer's grants get a window on a connection that came back; what is left to be bound. */
@@ -368,8 +366,8 @@ bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due du
 void en_window_orphan(struct escrow_engine *e, struct window *w);
 /* Posts what is due; who helps, and has the ledger held, only where the lane is free. */
 void en_windows_post(struct escrow_engine *e, bool helps);
-/* locked. A window of the context for this connection, parked or to be allocated; NULL: none. */
-struct window *en_window_take(struct escrow_engine *e, const struct conn *conn);
+/* locked. A window for the grant on this connection, parked or to be allocated; false: none is free. */
+bool en_window_take(struct escrow_engine *e, struct grant *g, struct conn *conn);
 void en_window_back(struct escrow_engine *e, struct window *w);
 /* lane. A bind or invalidation was settled. */
 void en_window_settle(struct escrow_engine *e, const struct ledger_done *done);
@@ -476,20 +474,6 @@ void en_log(struct escrow_engine *e, int32_t level, const char *format, ...)
 /* ---- extensions -------------------------------------------------------------------------------------------------------------------------- */
 extern const struct escrow_fence fence_extension;
 
-/* ---- quota.c ---------------------------------------------------------------------------------------- */
-/* The name that it is charged to. */
-const char *en_quota_account(const struct peer *p);
-/* locked. Used and stuck of a charge of regions or grants, as the host counts them. */
-void en_quota_count(struct escrow_engine *e, struct escrow_charge *c);
-/*
- * locked. Is there room for so much more, of the engine and of the peer's name (NULL: of none)?
- * E_QUOTA, and the text says which limit.  The ledger's own limits are in device units, and so wider.
- */
-/* locked. A grant was made; it has ended, and is not stuck or no longer. */
-void en_quota_granted(struct escrow_engine *e, struct grant *g);
-void en_quota_ended(struct escrow_engine *e, struct grant *g);
-escrow_status en_quota_check(struct escrow_engine *e, uint32_t kind, const struct peer *p,
-			     uint64_t amount, struct escrow_error *error);
 extern const struct escrow_counters counters_extension;
 
 #endif

@@ -139,8 +139,8 @@ static inline escrow_status check_one(struct escrow_engine *e, uint32_t kind, co
 	return limit ? check_limit(e, kind, account, limit, amount, error) : ESCROW_OK;
 }
 
-escrow_status en_quota_check(struct escrow_engine *e, uint32_t kind, const struct peer *p,
-			     uint64_t amount, struct escrow_error *error)
+escrow_status en_quota_limits(struct escrow_engine *e, uint32_t kind, const struct peer *p,
+			      uint64_t amount, struct escrow_error *error)
 {
 	escrow_status st = check_one(e, kind, "", e->config.quota[kind], amount, error);
 

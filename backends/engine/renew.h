@@ -25,7 +25,15 @@ static inline bool en_renew_up(const struct conn *c)
 }
 
 /* locked. A window is in use by a grant, or no longer. */
-void en_renew_window(struct escrow_engine *e, struct window *w, bool in_use);
+static inline void en_renew_window(struct escrow_engine *e, struct window *w, bool in_use)
+{
+	if (w->in_use == in_use)
+		return;
+	w->in_use = in_use;
+	e->in_use += in_use ? 1 : UINT32_MAX;
+	if (e->in_use > e->most_in_use)
+		e->most_in_use = e->in_use;
+}
 /* locked. It was given to its device, and its index is held out while a connection stands. */
 void en_renew_spent(struct escrow_engine *e, const struct window *w);
 /* locked. A connection is to be made anew, if too much is held out, or (`now`) if anything is. */

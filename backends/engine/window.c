@@ -23,8 +23,11 @@ static bool fits(struct escrow_engine *e, const struct window *w, uint64_t accou
 static bool keys_stand_elsewhere(struct escrow_engine *e, const struct window *w,
 				 const struct conn *conn)
 {
-	const struct conn *last = w->keys_on ? engine_by_slot(e, w->keys_on) : NULL;
+	const struct conn *last;
 
+	if (!w->keys_on || w->keys_on == conn->owner)
+		return false;
+	last = engine_by_slot(e, w->keys_on);
 	return last && last != conn && last->owner == w->keys_on && last->stage != CONN_GONE;
 }
 
@@ -81,7 +84,7 @@ static struct window *take_new(struct escrow_engine *e, struct context *c)
 	return w;
 }
 
-struct window *en_window_take(struct escrow_engine *e, const struct conn *conn)
+bool en_window_take(struct escrow_engine *e, struct grant *g, struct conn *conn)
 {
 	uint64_t account = atomic_load(&conn->peer->handle);
 	struct context *c = conn->lane->context;
@@ -96,12 +99,15 @@ struct window *en_window_take(struct escrow_engine *e, const struct conn *conn)
 		w = take_parked(e, conn, account, true);
 	}
 	if (!w)
-		return NULL;
+		return false;
 	en_renew_window(e, w, true);
 	w->account = account;
 	w->due = DUE_NONE;
 	w->use = WINDOW_RESERVED;
-	return w;
+	w->grant = g;
+	w->conn = conn;
+	g->windows[conn->index] = w;
+	return true;
 }
 
 /* One that has made keys was looked at before the first (ledger.h). */

@@ -4,16 +4,6 @@
 
 #define MOST_DOUBLINGS 6
 
-void en_renew_window(struct escrow_engine *e, struct window *w, bool in_use)
-{
-	if (w->in_use == in_use)
-		return;
-	w->in_use = in_use;
-	e->in_use += in_use ? 1 : UINT32_MAX;
-	if (e->in_use > e->most_in_use)
-		e->most_in_use = e->in_use;
-}
-
 void en_renew_spent(struct escrow_engine *e, const struct window *w)
 {
 	struct conn *c = w->keys_on ? engine_by_slot(e, w->keys_on) : NULL;
