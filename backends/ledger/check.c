@@ -170,6 +170,16 @@ static void check_connection(struct check *c, uint32_t i, uint64_t *active)
 		    conn->room);
 }
 
+static void check_context(struct check *c, uint32_t i)
+{
+	const struct ledger_context *x = &c->l->contexts[i];
+	const struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
+					   .strength = x->strength,
+					   .fatal = x->fatal};
+
+	SAME("invalidations believed", i, x->invalidates, ledger_releases(LEDGER_GRANT, &proof));
+}
+
 /* What the rings of a lane's connections hold of a region. */
 static uint32_t count_loans(const struct ledger *l, const struct ledger_lane *lane, uint32_t region)
 {
@@ -319,6 +329,8 @@ escrow_status ledger_check(struct ledger *l, char *text, uint32_t size)
 		if (l->names[i].refs)
 			check_charges(c, i);
 	}
+	for (uint32_t i = 0; i < l->config.max_contexts; i++)
+		check_context(c, i);
 	for (uint32_t i = 0; i < l->config.max_connections; i++)
 		check_connection(c, i, &active);
 	for (uint32_t i = 0; i < l->config.max_lanes; i++)

@@ -85,6 +85,7 @@ struct ledger_span { /* ctl: of all kinds but windows, whose owner slots are the
 struct ledger_context { /* ctl */
 	ledger_strength strength;
 	bool fatal;
+	bool invalidates; /* by both: the completion of an invalidation there releases (lg_context_judge) */
 };
 
 struct ledger_peer { /* ctl: ESCROW_OWNER_PEER */
@@ -363,6 +364,8 @@ void lg_name_put(struct ledger *l, uint32_t name);
 void lg_charge_sum(struct ledger *l, uint32_t name, uint32_t kind, struct escrow_charge *out);
 
 /* grant.c, window.c; all ctl */
+/* After what decides what a completion is worth there. */
+void lg_context_judge(struct ledger *l, uint32_t slot);
 void lg_window_freed(struct ledger *l, uint32_t slot);
 void lg_window_stuck(struct ledger *l, uint32_t slot);
 void lg_grant_unpinned(struct ledger *l, uint32_t grant);

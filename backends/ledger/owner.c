@@ -135,7 +135,7 @@ static void unpin_all(struct ledger *l, uint32_t slot)
 }
 
 /* What it keeps goes with it. */
-static void leave(struct ledger *l, uint32_t slot)
+static inline void leave(struct ledger *l, uint32_t slot)
 {
 	unpin_all(l, slot);
 	lg_charge_return(l, slot);
@@ -292,6 +292,7 @@ static void set_up(struct ledger *l, uint32_t slot, const struct ledger_owner_ar
 	case ESCROW_OWNER_CONTEXT:
 		context_at(l, slot)->strength = a->strength;
 		context_at(l, slot)->fatal = false;
+		lg_context_judge(l, slot);
 		break;
 	case ESCROW_OWNER_LANE: {
 		struct ledger_lane *lane = lane_of(l, slot);

@@ -103,6 +103,7 @@ escrow_status ledger_context_fatal(struct ledger *l, uint64_t context)
 		goto unlock;
 	}
 	context_at(l, slot)->fatal = true;
+	lg_context_judge(l, slot);
 	l->owners[slot].why = why_number(l, "device lost");
 	lg_owner_refresh(l, slot);
 	for (uint32_t i = 1; i < l->nowners; i++) {

@@ -171,7 +171,7 @@ bool ledger_window_held_out(struct ledger *l, uint64_t window)
 }
 
 /* The window leaves its grant: slots that no request used come back, pins end. */
-static void detach(struct ledger *l, uint32_t slot)
+static inline void detach(struct ledger *l, uint32_t slot)
 {
 	struct ledger_window *w = window_of(l, slot);
 	struct ledger_grant *g;
@@ -200,7 +200,7 @@ static void detach(struct ledger *l, uint32_t slot)
  * A grant whose last window was settled is revoked; a STUCK one too, when that came late.  Not while
  * something of the backend's pins it, as a registration of its own: that is waited for.
  */
-static uint32_t grant_ended(struct ledger *l, uint32_t grant, uint32_t receipt)
+static inline uint32_t grant_ended(struct ledger *l, uint32_t grant, uint32_t receipt)
 {
 	struct ledger_owner *o = &l->owners[grant];
 	uint32_t state = o->state;
@@ -260,79 +260,91 @@ escrow_status ledger_window_event(struct ledger *l, uint64_t window, enum ledger
 	return status;
 }
 
-static escrow_status bind_settled(struct ledger *l, uint32_t slot, bool ok)
+/* May an invalidation's completion there be believed? */
+static bool invalidates(const struct ledger_context *c)
 {
-	struct ledger_window *w = window_of(l, slot);
-	uint32_t grant = window_grant(l, slot);
+	const struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
+					   .strength = c->strength,
+					   .fatal = c->fatal};
+
+	return ledger_releases(LEDGER_GRANT, &proof);
+}
+
+void lg_context_judge(struct ledger *l, uint32_t slot)
+{
+	context_at(l, slot)->invalidates = invalidates(context_at(l, slot));
+}
+
+static inline escrow_status bind_settled(struct ledger *l, uint32_t slot, uint32_t grant, bool ok)
+{
 	struct ledger_grant *g = grant_of(l, grant);
 
 	if (l->owners[slot].state != LEDGER_WINDOW_BINDING)
 		return ESCROW_E_STATE;
 	lg_window_move(l, slot, ok ? LEDGER_E_CQE_OK : LEDGER_E_CQE_ERROR);
-	w->bound_cqe = ok;
+	window_of(l, slot)->bound_cqe = ok;
 	if (ok && ++g->bound == g->windows && l->owners[grant].state == LEDGER_GRANT_BINDING)
 		lg_grant_move(l, grant, LEDGER_E_CQE_OK);
 	return ESCROW_OK;
 }
 
-static escrow_status invalidate_settled(struct ledger *l, uint32_t slot, bool ok,
-					uint32_t *state_out)
+/* *state: of the grant, if that is not what it says itself: it may be gone. */
+static inline escrow_status invalidate_settled(struct ledger *l, uint32_t slot, uint32_t grant,
+					       bool ok, uint32_t *state)
 {
 	struct ledger_owner *o = &l->owners[slot];
-	uint32_t grant = window_grant(l, slot);
-	uint32_t context = lg_owner_context(l, slot);
-	struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
-				     .strength = context_at(l, context)->strength,
-				     .fatal = context_at(l, context)->fatal};
+	const struct ledger_context *c = context_at(l, lg_owner_context(l, slot));
 
 	if (o->state != LEDGER_WINDOW_INVALIDATING)
 		return ESCROW_E_STATE;
-	if (!ok || !ledger_releases(LEDGER_GRANT, &proof)) {
+	if (!ok || !c->invalidates) {
 		lg_window_move(l, slot, LEDGER_E_CQE_ERROR);
 		return ESCROW_OK;
 	}
-	o->receipt = proof.receipt;
-	log_ctl(l, LOG_CODE(LEDGER_LOG_RECEIPT, proof.receipt), lg_owner_handle(l, slot),
-		(uint64_t)proof.strength << 1);
+	o->receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED;
+	log_ctl(l, LOG_CODE(LEDGER_LOG_RECEIPT, o->receipt), lg_owner_handle(l, slot),
+		(uint64_t)c->strength << 1);
 	lg_window_move(l, slot, LEDGER_E_CQE_OK);
 	detach(l, slot);
-	*state_out = grant_ended(l, grant, proof.receipt);
+	*state = grant_ended(l, grant, o->receipt);
 	return ESCROW_OK;
+}
+
+static inline escrow_status settled(struct ledger *l, uint32_t slot, const struct ledger_done *done,
+				    uint32_t *state_out)
+{
+	bool ok = (done->outcome == LEDGER_OK || done->outcome == LEDGER_COVERED_OK) &&
+		  done->releases;
+	uint32_t grant = window_grant(l, slot), state = LEDGER_GRANT_STUCK;
+	escrow_status status = ESCROW_E_INVALID;
+
+	if (grant == NONE)
+		return ESCROW_E_STATE;
+	if (done->outcome == LEDGER_REJECTED)
+		status = ESCROW_OK; /* never posted: the window is as it was */
+	else if (done->what == LEDGER_DONE_BIND)
+		status = bind_settled(l, slot, grant, ok);
+	else if (done->what == LEDGER_DONE_INVALIDATE)
+		status = invalidate_settled(l, slot, grant, ok, &state);
+	if (!status && state_out)
+		*state_out = state == LEDGER_GRANT_REVOKED ? state : l->owners[grant].state;
+	return status;
 }
 
 escrow_status ledger_window_settled(struct ledger *l, const struct ledger_done *done,
 				    uint32_t *grant_state_out, struct ledger_window_now *now)
 {
-	bool ok = done->outcome == LEDGER_OK || done->outcome == LEDGER_COVERED_OK;
-	uint32_t slot, state, grant;
 	escrow_status status = ESCROW_E_INVALID;
+	uint32_t slot;
 
 	lg_lock(l);
 	slot = lg_owner_find(l, done->subject, ESCROW_OWNER_WINDOW);
-	if (slot == NONE)
-		goto unlock;
-	grant = window_grant(l, slot);
-	if (grant == NONE) {
-		status = ESCROW_E_STATE;
-		goto unlock;
+	if (slot != NONE)
+		status = settled(l, slot, done, grant_state_out);
+	if (now) {
+		now->state = slot == NONE ? LEDGER_WINDOW_FREE : l->owners[slot].state;
+		now->worn = slot != NONE && !lg_window_binds(l, window_of(l, slot));
 	}
-	state = l->owners[grant].state;
-	if (done->outcome == LEDGER_REJECTED)
-		status = ESCROW_OK; /* never posted: the window is as it was */
-	else if (done->what == LEDGER_DONE_BIND)
-		status = bind_settled(l, slot, ok && done->releases);
-	else if (done->what == LEDGER_DONE_INVALIDATE)
-		status = invalidate_settled(l, slot, ok && done->releases, &state);
-	if (state != LEDGER_GRANT_REVOKED)
-		state = l->owners[grant].state;
-	if (!status && grant_state_out)
-		*grant_state_out = state;
-unlock:
-	if (now && slot != NONE)
-		*now = (struct ledger_window_now){.state = l->owners[slot].state,
-						  .worn = !lg_window_binds(l, window_of(l, slot))};
-	else if (now)
-		*now = (struct ledger_window_now){.state = LEDGER_WINDOW_FREE};
 	lg_unlock(l);
 	return status;
 }
