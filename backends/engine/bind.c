@@ -214,9 +214,13 @@ void en_windows_post(struct escrow_engine *e, bool helps)
 
 bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due)
 {
-	if (e->ndue == WINDOWS_DUE)
+	uint32_t n = atomic_load_explicit(&e->ndue, memory_order_relaxed);
+
+	if (n == WINDOWS_DUE)
 		return false;
 	w->due = (uint8_t)due;
-	e->due[e->ndue++] = w;
+	e->due[n] = w;
+	/* Before a look at who is the runner or has armed, as a put on the work list is (control.c). */
+	atomic_store(&e->ndue, n + 1);
 	return true;
 }

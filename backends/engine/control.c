@@ -94,7 +94,7 @@ void en_wake_at(struct escrow_engine *e, uint64_t ns)
 
 bool en_control_has_work(struct escrow_engine *e)
 {
-	return atomic_load(&e->inbox) != NULL;
+	return atomic_load(&e->inbox) || atomic_load(&e->ndue);
 }
 
 #define OBJECT_OF(work_, type) ((struct type *)((char *)(work_)-offsetof(struct type, work)))
@@ -224,18 +224,18 @@ static bool defers(struct escrow_engine *e)
 
 void en_help_ask(struct escrow_engine *e, struct work *work)
 {
-	if (defers(e)) {
+	if (work)
 		put(e, work);
+	if (defers(e)) {
 		help_due(e);
 		/* Either it sees that something is due, or is seen here: it arms before it looks. */
 		if (atomic_load(&e->armed))
 			kick(e);
 	} else if (help_begin(e)) {
-		put(e, work);
 		help_all(e);
 		help_over(e);
 	} else {
-		en_work(e, work);
+		kick(e);
 	}
 }
 

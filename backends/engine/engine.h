@@ -10,7 +10,9 @@
  * Help: a slot that asks for something, or a poll that settled a bind or an invalidation, may be the runner
  * itself for a moment (control.c), for work on grants and windows that takes no such step.  Whoever is
  * the runner has control_busy; nobody waits for that, and who helps waits for no lane.  A poll only tries
- * the lock, too; where it helps it may take the ledger's mutex, as a slot that grants does.
+ * the lock, too; where it helps it may take the ledger's mutex, as a slot that grants does.  What is to be
+ * posted for a grant a slot puts where it is posted from without being the runner, if that can have nothing
+ * to do with it (en_grant_due).
  *
  * Locks, in the order in which they may be taken:
  *   lock         "e->lock": tables and states of regions, peers, grants, remotes, invitations.  Held
@@ -90,11 +92,12 @@ struct escrow_engine {
 	struct window *windows;
 	uint32_t nwindows;
 	uint32_t ntickets;
-	struct window *window_free;      /* lock */
-	uint32_t in_use, most_in_use;    /* lock: windows that a grant has, now and ever */
-	uint32_t spent;                  /* lock: indices held out, but for what is to be renewed */
-	struct window *due[WINDOWS_DUE]; /* runner: to be posted at the end of its round (bind.c) */
-	uint32_t ndue;
+	struct window *window_free;   /* lock */
+	uint32_t in_use, most_in_use; /* lock: windows that a grant has, now and ever */
+	uint32_t spent;               /* lock: indices held out, but for what is to be renewed */
+	struct window *due
+		[WINDOWS_DUE];  /* lock: to be posted, at the end of the runner's round (bind.c) */
+	_Atomic uint32_t ndue;  /* written with the lock held */
 	uint32_t news_read;     /* runner: of a device, in the middle of a pass, and not told yet */
 	uint32_t deferred;      /* lock: what slots left for later, since the last help */
 	struct pool grant_pool; /* those whose end was polled come back there without the lock */

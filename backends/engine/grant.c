@@ -199,7 +199,7 @@ escrow_status engine_grant(struct escrow_engine *e, const struct escrow_grant_ar
 	if (st == ESCROW_OK)
 		*out = atomic_load(&g->handle);
 	if (st == ESCROW_OK && p)
-		en_help_ask(e, &g->work);
+		en_help_ask(e, en_grant_due(e, g) ? NULL : &g->work);
 	engine_unlock(e);
 	return st < 0 ? st : p ? ESCROW_IN_PROGRESS : ESCROW_OK;
 }
@@ -293,7 +293,7 @@ escrow_status engine_revoke(struct escrow_engine *e, uint64_t handle, uint32_t f
 	if (!g || g->hidden)
 		st = ESCROW_E_INVALID;
 	else if (revoke_begins(g))
-		en_help_ask(e, &g->work);
+		en_help_ask(e, en_grant_due(e, g) ? NULL : &g->work);
 	engine_unlock(e);
 	return st;
 }
@@ -411,7 +411,7 @@ void en_grant_late(struct escrow_engine *e, struct grant *g)
 
 static __attribute__((noinline)) void revoking(struct escrow_engine *e, struct grant *g)
 {
-	uint32_t i, state;
+	uint32_t i, state, left = 0;
 
 	if (!g->revoked) {
 		g->revoked = 1;
@@ -428,46 +428,16 @@ static __attribute__((noinline)) void revoking(struct escrow_engine *e, struct g
 			en_window_back(e, w);
 		else if (w)
 			en_window_unbind(e, w);
+		left += g->windows[i] != NULL;
 	}
-	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i])
-			return;
+	if (left)
+		return;
 	if (!g->peer && en_offspring(e, g, false))
 		return;
 	/* What an importer got of it may still be used, so it has not ended either. */
 	g->stuck |= !g->peer && en_offspring(e, g, true);
 	en_exact_end(e, g);
 	ended(e, g);
-}
-
-static __attribute__((noinline)) void binding(struct escrow_engine *e, struct grant *g)
-{
-	escrow_status st = e->nexact ? en_exact_make(e, g) : ESCROW_OK;
-	uint32_t i, bound = 0, live = 0;
-
-	for (i = 0; i < g->nwindows && g->state == GRANT_BINDING && !g->failed; i++) {
-		struct window *w = g->windows[i];
-
-		live += w != NULL;
-		bound += w && en_join_bind(e, w, &st);
-		if (st < 0 && !g->failed)
-			g->failed = st;
-	}
-	if (g->state != GRANT_BINDING)
-		return;
-	if (g->failed) {
-		en_grant_revoke(e, g);
-		return;
-	}
-	if (bound < live || !live)
-		return;
-	g->state = GRANT_READY;
-	if (g->hidden) {
-		en_offer_answer(e, g);
-		return;
-	}
-	g->ready_told = 1;
-	event_put_link(e, &g->ready);
 }
 
 void en_grant_goes_on(struct escrow_engine *e, struct grant *g)
@@ -484,7 +454,7 @@ void en_grant_advance(struct escrow_engine *e, struct grant *g)
 	if (g->state == GRANT_READY && g->peer)
 		en_join_advance(e, g);
 	if (g->state == GRANT_BINDING)
-		binding(e, g);
+		en_grant_bind(e, g);
 	if (g->state == GRANT_REVOKING)
 		revoking(e, g);
 }

@@ -19,11 +19,36 @@ static escrow_status bind_or_wait(struct escrow_engine *e, struct window *w)
 	return ESCROW_OK;
 }
 
-bool en_join_bind(struct escrow_engine *e, struct window *w, escrow_status *st)
+void en_grant_bind(struct escrow_engine *e, struct grant *g)
 {
-	if (w->use == WINDOW_RESERVED && *st == ESCROW_OK)
-		*st = bind_or_wait(e, w);
-	return w->use == WINDOW_BOUND;
+	escrow_status st = e->nexact ? en_exact_make(e, g) : ESCROW_OK;
+	uint32_t i, bound = 0, live = 0;
+
+	for (i = 0; i < g->nwindows && g->state == GRANT_BINDING && !g->failed; i++) {
+		struct window *w = g->windows[i];
+
+		if (w && w->use == WINDOW_RESERVED && st == ESCROW_OK)
+			st = bind_or_wait(e, w);
+		live += w != NULL;
+		bound += w && w->use == WINDOW_BOUND;
+		if (st < 0 && !g->failed)
+			g->failed = st;
+	}
+	if (g->state != GRANT_BINDING)
+		return;
+	if (g->failed) {
+		en_grant_revoke(e, g);
+		return;
+	}
+	if (bound < live || !live)
+		return;
+	g->state = GRANT_READY;
+	if (g->hidden) {
+		en_offer_answer(e, g);
+		return;
+	}
+	g->ready_told = 1;
+	event_put_link(e, &g->ready);
 }
 
 static void lock_lanes(struct escrow_engine *e, uint32_t ctx)
@@ -181,8 +206,10 @@ void en_join_advance(struct escrow_engine *e, struct grant *g)
 	uint32_t i;
 
 	for (i = 0; i < g->nwindows && g->state == GRANT_READY; i++) {
-		if (g->windows[i])
-			en_join_bind(e, g->windows[i], &st);
+		struct window *w = g->windows[i];
+
+		if (w && w->use == WINDOW_RESERVED && st == ESCROW_OK)
+			st = bind_or_wait(e, w);
 		if (st < 0 && g->windows[i] && g->windows[i]->use == WINDOW_RESERVED)
 			en_join_later(e, g->peer);
 	}
@@ -226,4 +253,40 @@ bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 	default:
 		return true;
 	}
+}
+
+/* Do all its windows stand so, with nothing under way, and is there room for what is to be posted for them? */
+static bool all_are(struct escrow_engine *e, const struct grant *g, enum window_use use)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < g->nwindows; i++) {
+		const struct window *w = g->windows[i];
+
+		if (!w)
+			continue;
+		if (w->use != use || w->due)
+			return false;
+		n++;
+	}
+	return n && e->ndue + n <= WINDOWS_DUE;
+}
+
+bool en_grant_due(struct escrow_engine *e, struct grant *g)
+{
+	enum window_use use = g->state == GRANT_BINDING ? WINDOW_RESERVED : WINDOW_BOUND;
+	uint32_t i;
+
+	if (!e->threaded || e->nexact || !all_are(e, g, use))
+		return false;
+	if (g->state == GRANT_REVOKING) {
+		en_grant_advance(e, g);
+		return true;
+	}
+	if (!all_at_hand(e, g))
+		return false;
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i])
+			en_window_due(e, g->windows[i], DUE_BIND);
+	return true;
 }

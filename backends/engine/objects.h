@@ -365,7 +365,7 @@ struct window {
 	uint64_t keys_on; /* and the connection of the last */
 	uint32_t rkey;    /* of the current bind */
 	uint8_t use;      /* lock */
-	uint8_t due;      /* runner: enum window_due */
+	uint8_t due;      /* lock: enum window_due */
 	uint8_t key_due;  /* lock: bound after the grant was exported, the peer is to be told */
 	uint8_t in_use;   /* lock: counted as such */
 	uint8_t chained;  /* runner: while a chain is collected */

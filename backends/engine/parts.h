@@ -45,8 +45,9 @@ void en_work(struct escrow_engine *e, struct work *work);
 /* [lane] As en_work, by a poll, which then calls en_help_poll. */
 void en_help_work(struct escrow_engine *e, struct work *work);
 /*
- * [ctl], locked. What a slot was asked for, together with what else is asked for till the next poll or arm, which does
- * it; here and now if a chain is full or the host waits for its descriptor; by the thread if nobody comes.
+ * [ctl], locked. What a slot was asked for (NULL: it is due, en_grant_due), together with what else is asked for till the
+ * next poll or arm, which does it; here and now if a chain is full or the host waits for its descriptor; by the thread if
+ * nobody comes.
  */
 void en_help_ask(struct escrow_engine *e, struct work *work);
 /* [poll] Not locked, no lane. */
@@ -338,8 +339,13 @@ void en_grants_of_peer_revoke(struct escrow_engine *e, struct peer *p);
 /* ---- join.c. locked: its parts in the ledger, one a context, each with all its windows there; or none. */
 escrow_status en_grant_reserve(struct escrow_engine *e, struct grant *g,
 			       struct escrow_error *error);
-/* runner. Binds it if that is due and *st is OK; true if it is bound. */
-bool en_join_bind(struct escrow_engine *e, struct window *w, escrow_status *st);
+/* runner. Binds what is not bound yet; when all is, the grant is ready. */
+void en_grant_bind(struct escrow_engine *e, struct grant *g);
+/*
+ * locked, by a slot, of a grant that was made or is to be revoked.  Nothing of it that may sleep is to be done or under way,
+ * so the runner has nothing to do with it: what is to be posted for it is due.  False: it is for the runner.
+ */
+bool en_grant_due(struct escrow_engine *e, struct grant *g);
 /* runner. The peer's grants get a window on a connection that came back; what is left to be bound. */
 void en_grants_join(struct escrow_engine *e, struct conn *c);
 void en_grants_join_again(struct escrow_engine *e, struct peer *p);
@@ -360,9 +366,9 @@ bool en_window_help(struct escrow_engine *e, struct window *w);
 bool en_window_at_hand(struct escrow_engine *e, const struct window *w);
 /* runner. Its bind is due, and the device did not take it. */
 void en_window_not_bound(struct escrow_engine *e, struct window *w);
-/* ---- bind.c, runner. False: no room, so it is to be tried again in the next round. */
+/* ---- bind.c, locked. False: no room, so it is to be tried again in the next round. */
 bool en_window_due(struct escrow_engine *e, struct window *w, enum window_due due);
-/* It can be invalidated no more: deallocation is what proves it gone. */
+/* runner. It can be invalidated no more: deallocation is what proves it gone. */
 void en_window_orphan(struct escrow_engine *e, struct window *w);
 /* Posts what is due; who helps, and has the ledger held, only where the lane is free. */
 void en_windows_post(struct escrow_engine *e, bool helps);
