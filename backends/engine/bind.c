@@ -9,31 +9,28 @@
 
 #include <errno.h>
 
+/* What a request of the kind has (native.h), and no more: it is as large as one that moves bytes. */
 static void fill_bind(struct escrow_engine *e, const struct window *w, uint8_t tag,
 		      struct native_wr *wr)
 {
 	const struct grant *g = w->grant;
 
-	*wr = (struct native_wr){
-		.opcode = NATIVE_BIND,
-		.flags = NATIVE_SIGNALED,
-		.rkey = (e->ops->window_key(w->native) & ~0xffu) | tag,
-		.window = w->native,
-		.region = en_grant_native(g, w->context),
-		.addr = g->addr,
-		.length = g->length,
-		.rights = g->rights,
-	};
+	wr->opcode = NATIVE_BIND;
+	wr->flags = NATIVE_SIGNALED;
+	wr->rkey = (e->ops->window_key(w->native) & ~0xffu) | tag;
+	wr->window = w->native;
+	wr->region = en_grant_native(g, w->context);
+	wr->addr = g->addr;
+	wr->length = g->length;
+	wr->rights = g->rights;
 }
 
 static void fill_invalidate(const struct window *w, struct native_wr *wr)
 {
-	*wr = (struct native_wr){
-		.opcode = NATIVE_INVALIDATE,
-		/* READs that use the key at the peer are not ours to order; ours are. */
-		.flags = NATIVE_SIGNALED | NATIVE_FENCE,
-		.rkey = w->rkey,
-	};
+	wr->opcode = NATIVE_INVALIDATE;
+	/* READs that use the key at the peer are not ours to order; ours are. */
+	wr->flags = NATIVE_SIGNALED | NATIVE_FENCE;
+	wr->rkey = w->rkey;
 }
 
 void en_window_orphan(struct escrow_engine *e, struct window *w)
@@ -80,17 +77,17 @@ static bool lend(struct escrow_engine *e, struct conn *c, struct ledger_conn *de
 	uint64_t id;
 	uint8_t tag;
 
-	if (!c->native || atomic_load(&c->broken) || (bind && !c->established))
+	if (bind && !c->established)
 		return false;
 	id = ledger_lend_window(c->lane->ledger, debts,
 				bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE, w->owner, &tag);
 	if (!id)
 		return false;
+	wr->id = id;
 	if (bind)
 		fill_bind(e, w, tag, wr);
 	else
 		fill_invalidate(w, wr);
-	wr->id = id;
 	atomic_store_explicit(&w->asked, w->owner, memory_order_release);
 	return true;
 }
@@ -127,7 +124,8 @@ static void not_taken(struct escrow_engine *e, struct conn *c, struct window **w
 /* The same. How many of them have been dealt with, at least one. */
 static uint32_t post_chain(struct escrow_engine *e, struct conn *c, struct window **w, uint32_t n)
 {
-	struct ledger_conn *debts = ledger_conn_here(c->lane->ledger, c->owner);
+	bool takes = c->native && !atomic_load(&c->broken);
+	struct ledger_conn *debts = takes ? ledger_conn_here(c->lane->ledger, c->owner) : NULL;
 	struct native_wr wr[BIND_CHAIN];
 	uint32_t lent, posted, i;
 

@@ -255,37 +255,28 @@ bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 	}
 }
 
-/* Do all its windows stand so, with nothing under way, and is there room for what is to be posted for them? */
-static bool all_are(struct escrow_engine *e, const struct grant *g, enum window_use use)
+/* Nothing is under way for it, and what it is to be posted for needs no native step before. */
+static bool may_be_due(struct escrow_engine *e, const struct window *w, uint32_t use)
 {
-	uint32_t i, n = 0;
-
-	for (i = 0; i < g->nwindows; i++) {
-		const struct window *w = g->windows[i];
-
-		if (!w)
-			continue;
-		if (w->use != use || w->due)
-			return false;
-		n++;
-	}
-	return n && e->ndue + n <= WINDOWS_DUE;
+	return w->use == use && !w->due && (use == WINDOW_BOUND || en_window_at_hand(e, w));
 }
 
 bool en_grant_due(struct escrow_engine *e, struct grant *g)
 {
-	enum window_use use = g->state == GRANT_BINDING ? WINDOW_RESERVED : WINDOW_BOUND;
-	uint32_t i;
+	uint32_t use = g->state == GRANT_BINDING ? WINDOW_RESERVED : WINDOW_BOUND, i, n = 0;
 
-	if (!e->threaded || e->nexact || !all_are(e, g, use))
+	if (!e->threaded || e->nexact)
 		return false;
-	if (g->state == GRANT_REVOKING) {
-		en_grant_advance(e, g);
-		return true;
+	for (i = 0; i < g->nwindows; i++) {
+		if (g->windows[i] && !may_be_due(e, g->windows[i], use))
+			return false;
+		n += g->windows[i] != NULL;
 	}
-	if (!all_at_hand(e, g))
+	if (!n || e->ndue + n > WINDOWS_DUE)
 		return false;
-	for (i = 0; i < g->nwindows; i++)
+	if (use == WINDOW_BOUND)
+		en_grant_advance(e, g);
+	for (i = 0; use == WINDOW_RESERVED && i < g->nwindows; i++)
 		if (g->windows[i])
 			en_window_due(e, g->windows[i], DUE_BIND);
 	return true;

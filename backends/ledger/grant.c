@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static escrow_status check_window(struct ledger *l, const struct ledger_grant_args *a, uint32_t i,
-				  struct escrow_error *error)
+static LG_EACH escrow_status check_window(struct ledger *l, const struct ledger_grant_args *a,
+					  uint32_t i, struct escrow_error *error)
 {
 	uint32_t slot = lg_owner_find(l, a->windows[i], ESCROW_OWNER_WINDOW);
 	uint32_t conn = lg_owner_find(l, a->connections[i], ESCROW_OWNER_CONNECTION);
@@ -44,8 +44,8 @@ static escrow_status check_window(struct ledger *l, const struct ledger_grant_ar
 	return ESCROW_OK;
 }
 
-static escrow_status check_grant(struct ledger *l, const struct ledger_grant_args *a,
-				 struct escrow_error *error)
+static LG_EACH escrow_status check_grant(struct ledger *l, const struct ledger_grant_args *a,
+					 struct escrow_error *error)
 {
 	uint32_t account = lg_owner_find(l, a->account, ESCROW_OWNER_PEER);
 	uint32_t region = lg_owner_find(l, a->region, ESCROW_OWNER_REGION);
@@ -84,8 +84,8 @@ static escrow_status check_grant(struct ledger *l, const struct ledger_grant_arg
  * Two windows on one connection need four slots: each is taken as it is checked.  From here on what the arguments name was
  * found (check_grant), and is what their slots say.
  */
-static escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args *a,
-				struct escrow_error *error)
+static LG_EACH escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args *a,
+					struct escrow_error *error)
 {
 	for (uint32_t i = 0; i < a->nwindows; i++) {
 		struct ledger_conn *c = conn_of(l, handle_slot(a->connections[i]));
@@ -102,7 +102,7 @@ static escrow_status keep_slots(struct ledger *l, const struct ledger_grant_args
 	return ESCROW_OK;
 }
 
-static void attach(struct ledger *l, uint32_t grant, const struct ledger_grant_args *a)
+static LG_EACH void attach(struct ledger *l, uint32_t grant, const struct ledger_grant_args *a)
 {
 	struct ledger_grant *g = grant_of(l, grant);
 	uint32_t region = handle_slot(a->region);

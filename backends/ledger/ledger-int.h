@@ -448,6 +448,8 @@ static inline uint32_t conn_used(const struct ledger_conn *conn)
 /* ---- Look-ups of the data path ------------------------------------------------------------------- */
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Of a grant or a window, each of which passes there: no call is paid. */
+#define LG_EACH inline __attribute__((always_inline))
 
 /* i: the index that the handle names. */
 static inline bool conn_is(const struct ledger_lane *lane, uint32_t i, uint64_t handle)

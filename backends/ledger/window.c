@@ -171,7 +171,7 @@ bool ledger_window_held_out(struct ledger *l, uint64_t window)
 }
 
 /* The window leaves its grant: slots that no request used come back, pins end. */
-static inline void detach(struct ledger *l, uint32_t slot)
+static LG_EACH void detach(struct ledger *l, uint32_t slot)
 {
 	struct ledger_window *w = window_of(l, slot);
 	struct ledger_grant *g;
@@ -200,7 +200,7 @@ static inline void detach(struct ledger *l, uint32_t slot)
  * A grant whose last window was settled is revoked; a STUCK one too, when that came late.  Not while
  * something of the backend's pins it, as a registration of its own: that is waited for.
  */
-static inline uint32_t grant_ended(struct ledger *l, uint32_t grant, uint32_t receipt)
+static LG_EACH uint32_t grant_ended(struct ledger *l, uint32_t grant, uint32_t receipt)
 {
 	struct ledger_owner *o = &l->owners[grant];
 	uint32_t state = o->state;
@@ -275,7 +275,7 @@ void lg_context_judge(struct ledger *l, uint32_t slot)
 	context_at(l, slot)->invalidates = invalidates(context_at(l, slot));
 }
 
-static inline escrow_status bind_settled(struct ledger *l, uint32_t slot, uint32_t grant, bool ok)
+static LG_EACH escrow_status bind_settled(struct ledger *l, uint32_t slot, uint32_t grant, bool ok)
 {
 	struct ledger_grant *g = grant_of(l, grant);
 
@@ -289,8 +289,8 @@ static inline escrow_status bind_settled(struct ledger *l, uint32_t slot, uint32
 }
 
 /* *state: of the grant, if that is not what it says itself: it may be gone. */
-static inline escrow_status invalidate_settled(struct ledger *l, uint32_t slot, uint32_t grant,
-					       bool ok, uint32_t *state)
+static LG_EACH escrow_status invalidate_settled(struct ledger *l, uint32_t slot, uint32_t grant,
+						bool ok, uint32_t *state)
 {
 	struct ledger_owner *o = &l->owners[slot];
 	const struct ledger_context *c = context_at(l, lg_owner_context(l, slot));
@@ -310,8 +310,8 @@ static inline escrow_status invalidate_settled(struct ledger *l, uint32_t slot, 
 	return ESCROW_OK;
 }
 
-static inline escrow_status settled(struct ledger *l, uint32_t slot, const struct ledger_done *done,
-				    uint32_t *state_out)
+static LG_EACH escrow_status settled(struct ledger *l, uint32_t slot,
+				     const struct ledger_done *done, uint32_t *state_out)
 {
 	bool ok = (done->outcome == LEDGER_OK || done->outcome == LEDGER_COVERED_OK) &&
 		  done->releases;

@@ -31,6 +31,8 @@ _Static_assert(SAME_PLACE(native_sge, addr, ibv_sge, addr) &&
 
 static void fill_bind(const struct native_wr *w, struct ibv_send_wr *to)
 {
+	/* rxe refuses a bind with immediate data (providers/rxe/rxe.c, validate_send_wr). */
+	to->imm_data = 0;
 	to->bind_mw.mw = w->window->mw;
 	to->bind_mw.rkey = w->rkey;
 	to->bind_mw.bind_info.mr = w->region->mr;
@@ -43,9 +45,11 @@ static void fill_bind(const struct native_wr *w, struct ibv_send_wr *to)
 
 static void fill_window(const struct native_wr *w, struct ibv_send_wr *to)
 {
-	/* rxe refuses a bind with immediate data (providers/rxe/rxe.c, validate_send_wr): it stays 0. */
-	*to = (struct ibv_send_wr){
-		.wr_id = w->id, .opcode = (enum ibv_wr_opcode)w->opcode, .send_flags = w->flags};
+	to->wr_id = w->id;
+	to->sg_list = NULL;
+	to->num_sge = 0;
+	to->opcode = (enum ibv_wr_opcode)w->opcode;
+	to->send_flags = w->flags;
 	if (w->opcode == NATIVE_BIND)
 		fill_bind(w, to);
 	else
