@@ -81,11 +81,6 @@ void lg_name_put(struct ledger *l, uint32_t name)
 	l->names[name].refs--;
 }
 
-static struct ledger_name *totals(const struct ledger *l)
-{
-	return &l->names[l->config.max_names];
-}
-
 static uint64_t limit_of(const struct ledger *l, uint32_t name, uint32_t kind)
 {
 	uint64_t limit = name == NONE ? l->config.limit[kind] : l->config.name_limit[kind];
@@ -133,7 +128,7 @@ static void sum_ops(const struct ledger *l, uint32_t name, struct escrow_charge 
 
 void lg_charge_sum(struct ledger *l, uint32_t name, uint32_t kind, struct escrow_charge *out)
 {
-	const struct ledger_name *n = name == NONE ? totals(l) : &l->names[name];
+	const struct ledger_name *n = name == NONE ? lg_totals(l) : &l->names[name];
 
 	memset(out, 0, sizeof(*out));
 	out->kind = kind;
@@ -230,50 +225,6 @@ escrow_status lg_charge_limits(struct ledger *l, uint32_t name, uint32_t kind, u
 	return status;
 }
 
-uint64_t lg_charge_amount(const struct ledger *l, uint32_t slot, uint32_t nth)
-{
-	return nth ? l->spans[slot].length : 1;
-}
-
-static inline void count(struct ledger *l, uint32_t name, uint32_t kind, uint64_t more)
-{
-	totals(l)->used[kind] += more;
-	if (name != NONE)
-		l->names[name].used[kind] += more;
-}
-
-void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t kind, uint32_t second)
-{
-	struct ledger_owner *o = &l->owners[slot];
-
-	o->charge[0] = (uint8_t)kind;
-	o->charge[1] = (uint8_t)second;
-	count(l, o->name, kind, 1);
-	log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, kind), lg_owner_handle(l, slot), 1);
-	if (!second)
-		return;
-	count(l, o->name, second, l->spans[slot].length);
-	log_ctl(l, LOG_CODE(LEDGER_LOG_CHARGE, second), lg_owner_handle(l, slot),
-		l->spans[slot].length);
-}
-
-void lg_charge_return(struct ledger *l, uint32_t slot)
-{
-	struct ledger_owner *o = &l->owners[slot];
-
-	for (unsigned int i = 0; i < 2; i++) {
-		uint32_t kind = o->charge[i];
-		uint64_t amount;
-
-		if (!kind)
-			return;
-		amount = lg_charge_amount(l, slot, i);
-		count(l, o->name, kind, 0 - amount);
-		o->charge[i] = 0;
-		log_ctl(l, LOG_CODE(LEDGER_LOG_UNCHARGE, kind), lg_owner_handle(l, slot), amount);
-	}
-}
-
 void lg_charge_stick(struct ledger *l, uint32_t slot, bool stuck)
 {
 	struct ledger_owner *o = &l->owners[slot];
@@ -285,7 +236,7 @@ void lg_charge_stick(struct ledger *l, uint32_t slot, bool stuck)
 			continue;
 		amount = lg_charge_amount(l, slot, i);
 		more = stuck ? amount : 0 - amount;
-		totals(l)->stuck[o->charge[i]] += more;
+		lg_totals(l)->stuck[o->charge[i]] += more;
 		if (o->name != NONE)
 			l->names[o->name].stuck[o->charge[i]] += more;
 		log_ctl(l, LOG_CODE(stuck ? LEDGER_LOG_STUCK : LEDGER_LOG_UNSTUCK, o->charge[i]),

@@ -35,19 +35,6 @@ void lg_owner_take(struct ledger *l, uint32_t kind, uint32_t slot)
 		o->pin[i] = NONE;
 }
 
-void lg_owner_give(struct ledger *l, uint32_t slot)
-{
-	struct ledger_owner *o = &l->owners[slot];
-	uint32_t kind = o->kind;
-
-	o->kind = 0;
-	o->generation = handle_next_generation(o->generation);
-	if (lg_is_placed(l, kind))
-		return;
-	o->next = l->free[kind];
-	l->free[kind] = slot;
-}
-
 escrow_status lg_owner_none(const struct ledger *l, uint32_t kind, uint32_t place,
 			    struct escrow_error *error)
 {

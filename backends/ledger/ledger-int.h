@@ -317,9 +317,8 @@ void lg_owner_take(struct ledger *l, uint32_t kind, uint32_t slot);
 /* Why that says NONE. */
 escrow_status lg_owner_none(const struct ledger *l, uint32_t kind, uint32_t place,
 			    struct escrow_error *error);
-void lg_owner_give(struct ledger *l, uint32_t slot);
 escrow_status lg_fail(struct escrow_error *error, escrow_status status, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4), cold));
 
 /* owner.c; all ctl */
 bool lg_owner_move(struct ledger *l, uint32_t slot, enum ledger_event event);
@@ -354,10 +353,6 @@ static inline escrow_status lg_charge_check(struct ledger *l, uint32_t name, uin
 {
 	return l->limited >> kind & 1u ? lg_charge_limits(l, name, kind, amount, error) : ESCROW_OK;
 }
-/* One of a kind; with the second kind, as many as its span is long. */
-void lg_charge_take(struct ledger *l, uint32_t slot, uint32_t kind, uint32_t second);
-uint64_t lg_charge_amount(const struct ledger *l, uint32_t slot, uint32_t nth);
-void lg_charge_return(struct ledger *l, uint32_t slot);
 void lg_charge_stick(struct ledger *l, uint32_t slot, bool stuck);
 struct ledger_name *lg_name_get(struct ledger *l, const char *name, bool make);
 void lg_name_put(struct ledger *l, uint32_t name);
@@ -477,5 +472,6 @@ static inline struct ledger_op *lg_op_find(const struct ledger *l, uint64_t hand
 }
 
 #include "backends/ledger/slots.h"
+#include "backends/ledger/charge.h"
 
 #endif

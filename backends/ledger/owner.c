@@ -124,7 +124,7 @@ void lg_owner_unpin(struct ledger *l, uint32_t by, uint32_t target)
 }
 
 /* What it kept may go, too. */
-static void unpin_all(struct ledger *l, uint32_t slot)
+static LG_EACH void unpin_all(struct ledger *l, uint32_t slot)
 {
 	for (unsigned int i = 0; i < PINS; i++) {
 		uint32_t target = lg_unpin_at(l, slot, i);
@@ -135,7 +135,7 @@ static void unpin_all(struct ledger *l, uint32_t slot)
 }
 
 /* What it keeps goes with it. */
-static inline void leave(struct ledger *l, uint32_t slot)
+static LG_EACH void leave(struct ledger *l, uint32_t slot)
 {
 	unpin_all(l, slot);
 	lg_charge_return(l, slot);

@@ -92,6 +92,20 @@ static inline uint32_t lg_owner_free(const struct ledger *l, uint32_t kind, uint
 		       : NONE;
 }
 
+/* What that was is no more. */
+static inline void lg_owner_give(struct ledger *l, uint32_t slot)
+{
+	struct ledger_owner *o = &l->owners[slot];
+	uint32_t kind = o->kind;
+
+	o->kind = 0;
+	o->generation = handle_next_generation(o->generation);
+	if (lg_is_placed(l, kind))
+		return;
+	o->next = l->free[kind];
+	l->free[kind] = slot;
+}
+
 /* The slot behind a handle (of `kind`, 0 = any owner), or NONE. */
 static inline uint32_t lg_owner_find(const struct ledger *l, uint64_t handle, uint32_t kind)
 {
