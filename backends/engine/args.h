@@ -72,7 +72,7 @@ static inline escrow_status args_no_flags(uint32_t flags)
  * fit, and what is not UTF-8 becomes '?'.
  */
 escrow_status args_fail(struct escrow_error *error, escrow_status status, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+	__attribute__((format(printf, 3, 4), cold));
 /* The same with an errno and a vendor code. */
 escrow_status args_fail_errno(struct escrow_error *error, escrow_status status, int32_t sys_errno,
 			      const char *format, ...) __attribute__((format(printf, 4, 5)));

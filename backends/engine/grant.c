@@ -327,18 +327,20 @@ static void end_polled(struct escrow_engine *e, struct grant *g, struct event_wh
 	pool_give(&e->grant_pool, (uint32_t)(g - e->grants));
 }
 
-bool en_grant_event(struct escrow_engine *e, const struct event_link *link, struct event_what *what)
+bool en_grant_event(struct escrow_engine *e, const struct event_link *link, struct event_out *out)
 {
 	uintptr_t at = (uintptr_t)link - (uintptr_t)e->grants;
+	struct event_what what;
 	struct grant *g;
 
 	if (at >= e->config.max_grants * sizeof(*g))
 		return false;
 	g = &e->grants[at / sizeof(*g)];
-	*what = (struct event_what){
+	what = (struct event_what){
 		.kind = ESCROW_EV_GRANT_READY, .user = g->user, .object = g->parts[g->main]};
 	if (link == &g->ended)
-		end_polled(e, g, what);
+		end_polled(e, g, &what);
+	event_write(&e->events, out, &what);
 	return true;
 }
 
@@ -409,18 +411,35 @@ void en_grant_late(struct escrow_engine *e, struct grant *g)
 	event_put_link(e, &g->ended);
 }
 
+/* None of its windows is left. */
+static void without_windows(struct escrow_engine *e, struct grant *g)
+{
+	if (!g->peer && en_offspring(e, g, false))
+		return;
+	/* What an importer got of it may still be used, so it has not ended either. */
+	g->stuck |= !g->peer && en_offspring(e, g, true);
+	en_exact_end(e, g);
+	ended(e, g);
+}
+
+static __attribute__((noinline)) void revoke_parts(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i;
+
+	g->revoked = 1;
+	if (!g->peer)
+		en_offspring_revoke(e, g);
+	for (i = 0; i < e->ncontexts; i++)
+		if (g->parts[i])
+			ledger_grant_revoke(e->ledger, g->parts[i], NULL);
+}
+
 static __attribute__((noinline)) void revoking(struct escrow_engine *e, struct grant *g)
 {
-	uint32_t i, state, left = 0;
+	uint32_t i, left = 0;
 
-	if (!g->revoked) {
-		g->revoked = 1;
-		if (!g->peer)
-			en_offspring_revoke(e, g);
-		for (i = 0; i < e->ncontexts; i++)
-			if (g->parts[i])
-				ledger_grant_revoke(e->ledger, g->parts[i], &state);
-	}
+	if (!g->revoked)
+		revoke_parts(e, g);
 	for (i = 0; i < g->nwindows; i++) {
 		struct window *w = g->windows[i];
 
@@ -430,26 +449,11 @@ static __attribute__((noinline)) void revoking(struct escrow_engine *e, struct g
 			en_window_unbind(e, w);
 		left += g->windows[i] != NULL;
 	}
-	if (left)
-		return;
-	if (!g->peer && en_offspring(e, g, false))
-		return;
-	/* What an importer got of it may still be used, so it has not ended either. */
-	g->stuck |= !g->peer && en_offspring(e, g, true);
-	en_exact_end(e, g);
-	ended(e, g);
+	if (!left)
+		without_windows(e, g);
 }
 
-void en_grant_goes_on(struct escrow_engine *e, struct grant *g)
-{
-	/* With a peer's grant that needs no registration of its own nothing is left that could sleep. */
-	if (g->nwindows == 1 && ((g->peer && !e->nexact) || en_grant_helps(e, g)))
-		en_grant_advance(e, g);
-	else
-		en_work(e, &g->work);
-}
-
-void en_grant_advance(struct escrow_engine *e, struct grant *g)
+static inline void advance(struct escrow_engine *e, struct grant *g)
 {
 	if (g->state == GRANT_READY && g->peer)
 		en_join_advance(e, g);
@@ -457,4 +461,18 @@ void en_grant_advance(struct escrow_engine *e, struct grant *g)
 		en_grant_bind(e, g);
 	if (g->state == GRANT_REVOKING)
 		revoking(e, g);
+}
+
+void en_grant_goes_on(struct escrow_engine *e, struct grant *g)
+{
+	/* With a peer's grant that needs no registration of its own nothing is left that could sleep. */
+	if (g->nwindows == 1 && ((g->peer && !e->nexact) || en_grant_helps(e, g)))
+		advance(e, g);
+	else
+		en_work(e, &g->work);
+}
+
+void en_grant_advance(struct escrow_engine *e, struct grant *g)
+{
+	advance(e, g);
 }

@@ -352,9 +352,8 @@ void en_grants_join_again(struct escrow_engine *e, struct peer *p);
 /* locked. Something could not be had for a grant that stands: it is tried again in a while. */
 void en_join_later(struct escrow_engine *e, struct peer *p);
 void en_join_advance(struct escrow_engine *e, struct grant *g);
-/* [poll] Not locked.  False: that is no grant's.  What it tells; behind its end the grant may be another's. */
-bool en_grant_event(struct escrow_engine *e, const struct event_link *link,
-		    struct event_what *what);
+/* [poll] Not locked.  False: that is no grant's.  Writes it out; behind its end the grant may be another's. */
+bool en_grant_event(struct escrow_engine *e, const struct event_link *link, struct event_out *out);
 /* runner. A window of it was settled: what had only that one is advanced at once, if no step of it may sleep. */
 void en_grant_goes_on(struct escrow_engine *e, struct grant *g);
 /* runner. en_grant_advance will take no native step that may sleep. */

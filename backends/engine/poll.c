@@ -146,17 +146,14 @@ static __attribute__((noinline)) struct event_out pop_events(struct escrow_engin
 {
 	struct event_link *link;
 	struct event_node *node;
-	struct event_what what;
 
 	/* CLOSED is the last one; a ROOM that stands behind it is no news to anybody. */
 	while (out.left && engine_state(e) != ESCROW_STATE_CLOSED) {
 		link = event_pop(&e->events);
 		if (!link)
 			break;
-		if (en_grant_event(e, link, &what)) {
-			event_write(&e->events, &out, &what);
+		if (en_grant_event(e, link, &out))
 			continue;
-		}
 		node = (struct event_node *)link;
 		before_end(e, node);
 		event_write(&e->events, &out, &node->event);
