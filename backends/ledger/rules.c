@@ -6,10 +6,12 @@
 
 #define MAX_STATES LEDGER_MAX_STATES
 
+_Static_assert(LEDGER_EVENTS <= LEDGER_MAX_EVENTS, "each event has its place");
+
 /* In the table: next state + 1; 0 = illegal. */
 #define GO(state) ((uint8_t)((state) + 1))
 
-const uint8_t ledger_moves[LEDGER_MACHINES][MAX_STATES][LEDGER_EVENTS] = {
+const uint8_t ledger_moves[LEDGER_MACHINES][MAX_STATES][LEDGER_MAX_EVENTS] = {
 	[LEDGER_M_ENGINE] =
 		{
 			[LEDGER_ENGINE_OPEN] = {[LEDGER_E_STOP] = GO(LEDGER_ENGINE_CLOSING)},

@@ -133,7 +133,8 @@ enum ledger_event {
 #define LEDGER_ILLEGAL (-1)
 
 #define LEDGER_MAX_STATES 8u
-extern const uint8_t ledger_moves[LEDGER_MACHINES][LEDGER_MAX_STATES][LEDGER_EVENTS];
+#define LEDGER_MAX_EVENTS 32u /* so that the table is looked into by shifts */
+extern const uint8_t ledger_moves[LEDGER_MACHINES][LEDGER_MAX_STATES][LEDGER_MAX_EVENTS];
 
 /* The next state, or LEDGER_ILLEGAL: then nothing may change. */
 static inline int ledger_next(enum ledger_machine machine, unsigned int state,
