@@ -71,8 +71,9 @@ escrow_status args_read(const struct args_shape *shape, const void *from, void *
 		return args_fail(error, ESCROW_E_INVALID, "%s.reserved0 is 0x%x; it must be 0",
 				 shape->name, word_at(from, shape->reserved));
 	n = size < shape->known ? size : shape->known;
-	memset(to, 0, shape->known);
 	memcpy(to, from, n);
+	if (n < shape->known)
+		memset((char *)to + n, 0, shape->known - n);
 	return ESCROW_OK;
 }
 

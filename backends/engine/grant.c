@@ -293,7 +293,7 @@ escrow_status engine_revoke(struct escrow_engine *e, uint64_t handle, uint32_t f
 	if (!g || g->hidden)
 		st = ESCROW_E_INVALID;
 	else if (revoke_begins(g))
-		en_help_ask(e, en_grant_due(e, g) ? NULL : &g->work);
+		en_help_ask(e, en_revoke_due(e, g) ? NULL : &g->work);
 	engine_unlock(e);
 	return st;
 }

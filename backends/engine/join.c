@@ -255,29 +255,37 @@ bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 	}
 }
 
-/* Nothing is under way for it, and what it is to be posted for needs no native step before. */
-static bool may_be_due(struct escrow_engine *e, const struct window *w, uint32_t use)
+/* Nothing of it may sleep, and there is room for what is to be posted for its windows. */
+static bool needs_no_runner(const struct escrow_engine *e, const struct grant *g)
 {
-	return w->use == use && !w->due && (use == WINDOW_BOUND || en_window_at_hand(e, w));
+	return e->threaded && !e->nexact && e->ndue + g->nwindows <= WINDOWS_DUE;
 }
 
 bool en_grant_due(struct escrow_engine *e, struct grant *g)
 {
-	uint32_t use = g->state == GRANT_BINDING ? WINDOW_RESERVED : WINDOW_BOUND, i, n = 0;
+	uint32_t i;
 
-	if (!e->threaded || e->nexact)
+	if (!needs_no_runner(e, g) || !all_at_hand(e, g))
 		return false;
-	for (i = 0; i < g->nwindows; i++) {
-		if (g->windows[i] && !may_be_due(e, g->windows[i], use))
-			return false;
-		n += g->windows[i] != NULL;
-	}
-	if (!n || e->ndue + n > WINDOWS_DUE)
-		return false;
-	if (use == WINDOW_BOUND)
-		en_grant_advance(e, g);
-	for (i = 0; use == WINDOW_RESERVED && i < g->nwindows; i++)
+	for (i = 0; i < g->nwindows; i++)
 		if (g->windows[i])
 			en_window_due(e, g->windows[i], DUE_BIND);
+	return true;
+}
+
+bool en_revoke_due(struct escrow_engine *e, struct grant *g)
+{
+	uint32_t i, bound = 0;
+
+	for (i = 0; i < g->nwindows; i++) {
+		const struct window *w = g->windows[i];
+
+		if (w && (w->use != WINDOW_BOUND || w->due))
+			return false;
+		bound += w != NULL;
+	}
+	if (!bound || !needs_no_runner(e, g))
+		return false;
+	en_grant_advance(e, g);
 	return true;
 }

@@ -342,10 +342,12 @@ escrow_status en_grant_reserve(struct escrow_engine *e, struct grant *g,
 /* runner. Binds what is not bound yet; when all is, the grant is ready. */
 void en_grant_bind(struct escrow_engine *e, struct grant *g);
 /*
- * locked, by a slot, of a grant that was made or is to be revoked.  Nothing of it that may sleep is to be done or under way,
- * so the runner has nothing to do with it: what is to be posted for it is due.  False: it is for the runner.
+ * locked, by a slot: of a grant that was just made; of one that is to be revoked, all of whose windows are bound.  Where
+ * nothing of it that may sleep is to be done or under way the runner has nothing to do with it: what is to be posted for it
+ * is due.  False: it is for the runner.
  */
 bool en_grant_due(struct escrow_engine *e, struct grant *g);
+bool en_revoke_due(struct escrow_engine *e, struct grant *g);
 /* runner. The peer's grants get a window on a connection that came back; what is left to be bound. */
 void en_grants_join(struct escrow_engine *e, struct conn *c);
 void en_grants_join_again(struct escrow_engine *e, struct peer *p);
