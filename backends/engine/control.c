@@ -176,7 +176,8 @@ static void help_round(struct escrow_engine *e, struct work **rest)
 		work->next = *rest;
 		*rest = work;
 	}
-	en_windows_post(e, true);
+	if (e->ndue)
+		en_windows_post(e, true);
 }
 
 /* locked, as the runner. */

@@ -284,24 +284,29 @@ static __attribute__((noinline)) uint32_t take_windows(struct lane *lane,
 	return k;
 }
 
+static __attribute__((noinline)) uint32_t take_others(struct lane *lane,
+						      const struct native_cqe *cqe, uint32_t n,
+						      struct event_out *out)
+{
+	uint32_t k = take_windows(lane, cqe, n);
+
+	if (!k && out && event_empty(&lane->e->events))
+		k = take_row(lane, cqe, n, out, true);
+	if (k)
+		return k;
+	take_any(lane, cqe, out);
+	return 1;
+}
+
 /* One way or another, some of the first n. */
 static uint32_t take_some(struct lane *lane, const struct native_cqe *cqe, uint32_t n,
 			  struct event_out *out)
 {
 	uint32_t k = 0;
 
-	if (LIKELY(out && event_empty(&lane->e->events))) {
+	if (LIKELY(out && event_empty(&lane->e->events)))
 		k = take_row(lane, cqe, n, out, false);
-		if (UNLIKELY(!k))
-			k = take_row(lane, cqe, n, out, true);
-	}
-	if (UNLIKELY(!k))
-		k = take_windows(lane, cqe, n);
-	if (UNLIKELY(!k)) {
-		take_any(lane, cqe, out);
-		k = 1;
-	}
-	return k;
+	return LIKELY(k) ? k : take_others(lane, cqe, n, out);
 }
 
 void en_take(struct lane *lane, const struct native_cqe *cqe, uint32_t n, struct event_out *out)
