@@ -16,8 +16,9 @@ static inline uint64_t lg_put_other(struct ledger_lane *lane, struct ledger_conn
 				    enum ledger_wr what, uint64_t subject)
 {
 	union ledger_shape shape = {.of = {.what = (uint8_t)what, .plain = PLAIN_NOT}};
-	struct ledger_debt *d = &conn->ring[conn->tail & conn->mask];
-	uint64_t wr_id = wr_id_make(conn, conn->tail);
+	uint32_t tail = conn->tail;
+	struct ledger_debt *d = &conn->ring[tail & conn->mask];
+	uint64_t wr_id = wr_id_make(conn, tail);
 
 	d->shape = shape;
 	d->subject = subject;
@@ -25,7 +26,7 @@ static inline uint64_t lg_put_other(struct ledger_lane *lane, struct ledger_conn
 	d->offset = 0;
 	d->length = 0;
 	PUT(conn->parts, conn->parts + 1);
-	PUT(conn->tail, conn->tail + 1);
+	PUT(conn->tail, tail + 1);
 	log_lane(lane, LOG_CODE(LEDGER_LOG_LEND, what), wr_id, subject);
 	return wr_id;
 }

@@ -180,7 +180,8 @@ static LG_EACH void detach(struct ledger *l, uint32_t slot)
 
 	if (grant == NONE)
 		return;
-	lg_keep(conn_of(l, window_conn(l, slot)), 0 - (uint32_t)w->kept);
+	if (w->kept)
+		lg_keep(conn_of(l, window_conn(l, slot)), 0 - (uint32_t)w->kept);
 	w->kept = 0;
 	for (uint32_t i = PIN_GRANT; i <= PIN_CONN; i++)
 		lg_unpin_at(l, slot, i);
