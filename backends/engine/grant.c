@@ -131,7 +131,7 @@ escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_ar
 	g->main = (uint8_t)i;
 	g->state = p ? GRANT_BINDING : GRANT_OFFER;
 	engine_set_slot(e, g->parts[i], g);
-	atomic_store(&g->handle, g->parts[i]);
+	atomic_store_explicit(&g->handle, g->parts[i], memory_order_release);
 	if (p) {
 		p->grants++;
 		e->any_grants += p->any;
@@ -322,8 +322,9 @@ static void end_polled(struct escrow_engine *e, struct grant *g, struct event_wh
 		atomic_store(&g->polled, 1);
 		return;
 	}
-	atomic_store(&g->handle, 0);
-	atomic_store(&g->polled, 1);
+	/* Who looks has the lock; the give is in order with whoever takes the place (pool.h). */
+	atomic_store_explicit(&g->handle, 0, memory_order_release);
+	atomic_store_explicit(&g->polled, 1, memory_order_release);
 	pool_give(&e->grant_pool, (uint32_t)(g - e->grants));
 }
 
