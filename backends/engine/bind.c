@@ -79,6 +79,9 @@ static bool lend(struct escrow_engine *e, struct conn *c, struct ledger_conn *de
 
 	if (bind && !c->established)
 		return false;
+	/* Of what goes with its connection the grant stays. */
+	if (!bind && w->grant && w->grant->state == GRANT_REVOKING)
+		en_grant_revoke_parts(e, w->grant);
 	id = ledger_lend_window(c->lane->ledger, debts,
 				bind ? LEDGER_WR_BIND : LEDGER_WR_INVALIDATE, w->owner, &tag);
 	if (!id)

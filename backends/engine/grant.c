@@ -423,10 +423,12 @@ static void without_windows(struct escrow_engine *e, struct grant *g)
 	ended(e, g);
 }
 
-static __attribute__((noinline)) void revoke_parts(struct escrow_engine *e, struct grant *g)
+void en_grant_revoke_parts(struct escrow_engine *e, struct grant *g)
 {
 	uint32_t i;
 
+	if (g->revoked)
+		return;
 	g->revoked = 1;
 	if (!g->peer)
 		en_offspring_revoke(e, g);
@@ -439,8 +441,7 @@ static __attribute__((noinline)) void revoking(struct escrow_engine *e, struct g
 {
 	uint32_t i, left = 0;
 
-	if (!g->revoked)
-		revoke_parts(e, g);
+	en_grant_revoke_parts(e, g);
 	for (i = 0; i < g->nwindows; i++) {
 		struct window *w = g->windows[i];
 

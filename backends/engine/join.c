@@ -286,6 +286,8 @@ bool en_revoke_due(struct escrow_engine *e, struct grant *g)
 	}
 	if (!bound || !needs_no_runner(e, g))
 		return false;
-	en_grant_advance(e, g);
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i])
+			en_window_due(e, g->windows[i], DUE_INVALIDATE);
 	return true;
 }

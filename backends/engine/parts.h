@@ -329,6 +329,8 @@ struct grant *en_grant_find(struct escrow_engine *e, uint64_t handle);
 void en_grant_advance(struct escrow_engine *e, struct grant *g);
 /* locked */
 void en_grant_revoke(struct escrow_engine *e, struct grant *g);
+/* locked. The ledger is told that its end has begun, before the first invalidation: once. */
+void en_grant_revoke_parts(struct escrow_engine *e, struct grant *g);
 /* locked. What `grant` and the answer to an importer have in common. */
 escrow_status en_grant_new(struct escrow_engine *e, const struct escrow_grant_args *args,
 			   struct peer *p, struct region *r, struct grant **out,
