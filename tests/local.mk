@@ -95,7 +95,7 @@ EXTRA_DIST += %D%/valgrind.supp %D%/lsan.supp %D%/conform/memcheck.sh
 memcheck_not = %D%/unit/test-custody %D%/unit/test-swap-data %D%/softverbs/test-soak \
     %D%/softverbs/catalogue-requester %D%/softverbs/catalogue-owner %D%/softverbs/catalogue-fabric \
     %D%/softverbs/test-returns %D%/softverbs/test-rails %D%/softverbs/test-hostile %D%/softverbs/test-quota \
-    %D%/softverbs/test-refusals %D%/softverbs/test-misuse %D%/unit/test-engine-renew %D%/unit/test-engine-windows \
+    %D%/softverbs/test-refusals %D%/softverbs/test-misuse %D%/softverbs/test-many-hands %D%/unit/test-engine-renew %D%/unit/test-engine-windows \
     %D%/unit/test-engine-many
 # Each of these takes more than half a minute of the few that memcheck should take; address sanitizer has them every time.
 memcheck_full = %D%/unit/test-engine-silence %D%/unit/test-elf-hostile %D%/unit/test-engine-hostile \
