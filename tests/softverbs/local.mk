@@ -93,7 +93,7 @@ test_threaded += %D%/test-hostile
 %C%_test_hostile_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_test_hostile_LDADD    = $(softverbs_engine_ldadd)
 # Grants from several threads, beside all that can happen to their connections.
-test_programs += %D%/test-many-hands
+test_waiting += %D%/test-many-hands
 test_threaded += %D%/test-many-hands
 %C%_test_many_hands_SOURCES  = tests/unit/test-rdma-many-hands.c
 %C%_test_many_hands_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
