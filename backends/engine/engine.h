@@ -95,8 +95,8 @@ struct escrow_engine {
 	struct window *window_free;   /* lock */
 	uint32_t in_use, most_in_use; /* lock: windows that a grant has, now and ever */
 	uint32_t spent;               /* lock: indices held out, but for what is to be renewed */
-	struct window *due
-		[WINDOWS_DUE];  /* lock: to be posted, at the end of the runner's round (bind.c) */
+	/* lock: to be posted at the end of the runner's round (bind.c) */
+	struct window *due[WINDOWS_DUE];
 	_Atomic uint32_t ndue;  /* written with the lock held */
 	uint32_t news_read;     /* runner: of a device, in the middle of a pass, and not told yet */
 	uint32_t deferred;      /* lock: what slots left for later, since the last help */

@@ -255,22 +255,22 @@ bool en_grant_helps(struct escrow_engine *e, const struct grant *g)
 	}
 }
 
-/* Nothing of it may sleep, and there is room for what is to be posted for its windows. */
-static bool needs_no_runner(const struct escrow_engine *e, const struct grant *g)
+/* All its windows, if nothing of that may sleep and there is room for them. */
+static bool windows_due(struct escrow_engine *e, const struct grant *g, enum window_due due)
 {
-	return e->threaded && !e->nexact && e->ndue + g->nwindows <= WINDOWS_DUE;
+	uint32_t i;
+
+	if (!e->threaded || e->nexact || e->ndue + g->nwindows > WINDOWS_DUE)
+		return false;
+	for (i = 0; i < g->nwindows; i++)
+		if (g->windows[i])
+			en_window_due(e, g->windows[i], due);
+	return true;
 }
 
 bool en_grant_due(struct escrow_engine *e, struct grant *g)
 {
-	uint32_t i;
-
-	if (!needs_no_runner(e, g) || !all_at_hand(e, g))
-		return false;
-	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i])
-			en_window_due(e, g->windows[i], DUE_BIND);
-	return true;
+	return all_at_hand(e, g) && windows_due(e, g, DUE_BIND);
 }
 
 bool en_revoke_due(struct escrow_engine *e, struct grant *g)
@@ -284,10 +284,5 @@ bool en_revoke_due(struct escrow_engine *e, struct grant *g)
 			return false;
 		bound += w != NULL;
 	}
-	if (!bound || !needs_no_runner(e, g))
-		return false;
-	for (i = 0; i < g->nwindows; i++)
-		if (g->windows[i])
-			en_window_due(e, g->windows[i], DUE_INVALIDATE);
-	return true;
+	return bound && windows_due(e, g, DUE_INVALIDATE);
 }

@@ -408,9 +408,9 @@ struct grant {
 	uint8_t stuck;
 	uint8_t ready_told : 1, revoked : 1; /* lock; revoked: ledger_grant_revoke was called */
 	_Atomic uint8_t polled;              /* the event of its end was given out */
-	struct window **
-		windows; /* one a connection of the peer, by its index; of one that has ended, none */
-	struct region_part *exact; /* nexact of them: see exact.c; the same */
+	/* Of a grant that has ended all of both are empty. */
+	struct window **windows;   /* one a connection of the peer, by its index */
+	struct region_part *exact; /* nexact of them: see exact.c */
 	uint64_t *parts;           /* ledger grants, one a context; 0 = none or gone */
 	struct event_link ready, ended;
 };

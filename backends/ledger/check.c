@@ -173,11 +173,8 @@ static void check_connection(struct check *c, uint32_t i, uint64_t *active)
 static void check_context(struct check *c, uint32_t i)
 {
 	const struct ledger_context *x = &c->l->contexts[i];
-	const struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
-					   .strength = x->strength,
-					   .fatal = x->fatal};
 
-	SAME("invalidations believed", i, x->invalidates, ledger_releases(LEDGER_GRANT, &proof));
+	SAME("invalidations believed", i, x->invalidates, lg_context_invalidates(x));
 }
 
 /* What the rings of a lane's connections hold of a region. */

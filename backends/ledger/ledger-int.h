@@ -359,7 +359,8 @@ void lg_name_put(struct ledger *l, uint32_t name);
 void lg_charge_sum(struct ledger *l, uint32_t name, uint32_t kind, struct escrow_charge *out);
 
 /* grant.c, window.c; all ctl */
-/* After what decides what a completion is worth there. */
+/* May an invalidation's completion there be believed?  Asked of the rules, and kept after what decides it has changed. */
+bool lg_context_invalidates(const struct ledger_context *c);
 void lg_context_judge(struct ledger *l, uint32_t slot);
 void lg_window_freed(struct ledger *l, uint32_t slot);
 void lg_window_stuck(struct ledger *l, uint32_t slot);

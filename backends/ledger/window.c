@@ -261,8 +261,7 @@ escrow_status ledger_window_event(struct ledger *l, uint64_t window, enum ledger
 	return status;
 }
 
-/* May an invalidation's completion there be believed? */
-static bool invalidates(const struct ledger_context *c)
+bool lg_context_invalidates(const struct ledger_context *c)
 {
 	const struct ledger_proof proof = {.receipt = ESCROW_RECEIPT_WINDOW_INVALIDATED,
 					   .strength = c->strength,
@@ -273,7 +272,7 @@ static bool invalidates(const struct ledger_context *c)
 
 void lg_context_judge(struct ledger *l, uint32_t slot)
 {
-	context_at(l, slot)->invalidates = invalidates(context_at(l, slot));
+	context_at(l, slot)->invalidates = lg_context_invalidates(context_at(l, slot));
 }
 
 static LG_EACH escrow_status bind_settled(struct ledger *l, uint32_t slot, uint32_t grant, bool ok)

@@ -73,3 +73,10 @@ int testing_skip(const char *why)
 	testing_fabric_ends();
 	return 0;
 }
+
+uint64_t testing_number(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? strtoull(text, NULL, 0) : otherwise;
+}

@@ -4,6 +4,7 @@
 #define TESTING_H
 
 #include <check.h>
+#include <stdint.h>
 #include <stdbool.h>
 
 /* Everything takes several times as long: what is done many times is done fewer. */
@@ -24,6 +25,9 @@ int testing_run(Suite *suite);
  * and returns what main() is to return.
  */
 int testing_skip(const char *why);
+
+/* The number in a variable of the environment, or 'otherwise' if it is not set. */
+uint64_t testing_number(const char *name, uint64_t otherwise);
 
 /*
  * Check writes a record for each assertion that holds, and whoever reads it moves 8 KiB: that was most of what some programs

@@ -327,13 +327,6 @@ static void serve_another(void)
 	victim_ends(&v, &d);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 /* Neighbours differ in everything; 7 and the number of all are coprime. */
 static struct death death_of(uint64_t seed, uint64_t number)
 {
@@ -349,9 +342,9 @@ static struct death death_of(uint64_t seed, uint64_t number)
 /* R10, R11 */
 START_TEST(kill_at_random)
 {
-	uint64_t seed = number_of("ESCROW_TEST_SEED", 20261129);
-	uint64_t first = number_of("ESCROW_TEST_FIRST", 0);
-	uint64_t kills = number_of("ESCROW_TEST_KILLS", getenv("FULL") ? 500 : 20);
+	uint64_t seed = testing_number("ESCROW_TEST_SEED", 20261129);
+	uint64_t first = testing_number("ESCROW_TEST_FIRST", 0);
+	uint64_t kills = testing_number("ESCROW_TEST_KILLS", getenv("FULL") ? 500 : 20);
 	unsigned long pins;
 
 	printf("# seed %llu, kills %llu to %llu\n", (unsigned long long)seed,

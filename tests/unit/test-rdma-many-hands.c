@@ -11,18 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/engine/engine.h"
 #include "backends/rdma/rdma.h"
 #include "tests/lib/testing.h"
+#include "tests/unit/rdma-host.h"
 #include "tests/unit/rdma-kit.h"
 
 #define ROUNDS 2
 #define ASKS 1500u /* of a round */
 #define HELD 20u   /* at a time */
-#define ASKING_MS                                                                                  \
-	10000u /* or as many as there is time for: who rests between two renewals refuses meanwhile */
+/* Or as many as there is time for: who rests between two renewals refuses meanwhile. */
+#define ASKING_MS 10000u
 #define RIGHTS (ESCROW_MAY_READ | ESCROW_MAY_WRITE)
 
 struct hand { /* one end */
@@ -41,10 +41,7 @@ static struct hand hands[2];
 
 static uint64_t now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return rdma_host.now_ns(NULL) / 1000000;
 }
 
 static void told(struct hand *h, const struct escrow_event *ev)
@@ -261,9 +258,7 @@ static void one_round(unsigned int seed, const char *binds, const char *share, i
 
 static unsigned int seed_of(void)
 {
-	const char *text = getenv("ESCROW_TEST_SEED");
-
-	return text && *text ? (unsigned int)strtoul(text, NULL, 0) : 1;
+	return (unsigned int)testing_number("ESCROW_TEST_SEED", 1);
 }
 
 START_TEST(while_connections_are_renewed)

@@ -59,13 +59,6 @@ static uint32_t chance(uint32_t n)
 	return (uint32_t)(chance_state >> 33) % n;
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 /* ---- What must stay ------------------------------------------------------------------------------------- */
 struct census {
 	uint64_t descriptors, blocks, pinned_kb, threads;
@@ -365,8 +358,8 @@ static bool memory_tells(void)
 
 START_TEST(all_is_as_before)
 {
-	uint64_t seed = number_of("ESCROW_TEST_SEED", (uint64_t)time(NULL)), rounds = 0;
-	time_t end = time(NULL) + (time_t)number_of("SOAK_SECONDS", getenv("FULL") ? 60 : 8);
+	uint64_t seed = testing_number("ESCROW_TEST_SEED", (uint64_t)time(NULL)), rounds = 0;
+	time_t end = time(NULL) + (time_t)testing_number("SOAK_SECONDS", getenv("FULL") ? 60 : 8);
 	struct census was = {0}, is = {0};
 	uint32_t listed = 0;
 
