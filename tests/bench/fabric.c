@@ -6,8 +6,8 @@
  *	fabric write|read PORT BYTES DEPTH OPS [ADDRESS [PAUSE_MS]]
  *
  * Without ADDRESS: the end whose memory is written or read.  It listens for the connection, and then on TCP PORT, which
- * is also how it learns that all is over.  The other prints one line: bytes, ops, seconds, and the median time of an op
- * in us, which means something with DEPTH 1.  After the connection nothing but RMA passes.  PAUSE_MS waits so long before
+ * is also how it learns that all is over.  The other prints one line: bytes, ops, seconds, and, of DEPTH 1, the median
+ * time in us of an op and what lies between it and the next, as pong does.  After the connection nothing but RMA passes.  PAUSE_MS waits so long before
  * each look at the completions, for callgrind: looks in vain would count.
  */
 #include "config.h"
@@ -58,9 +58,9 @@ static struct {
 	void *desc;
 	struct place there;
 	struct fi_context2 contexts[MOST_DEPTH];
-	uint64_t posted_ns[MOST_DEPTH];
 	uint32_t free_slots[MOST_DEPTH], nfree;
-	uint32_t *took_ns;
+	uint64_t last_ns; /* when the last completions were taken */
+	uint64_t *took_ns;
 } f;
 
 static void check(const char *what, long rc)
@@ -208,7 +208,6 @@ static bool post(void)
 	uint32_t slot = f.free_slots[f.nfree - 1];
 	ssize_t rc;
 
-	f.posted_ns[slot] = now();
 	rc = rma_post(slot);
 	if (rc == -FI_EAGAIN)
 		return false;
@@ -221,18 +220,20 @@ static uint64_t reap(uint64_t done)
 {
 	struct fi_cq_entry entries[32];
 	ssize_t n = rma_reap(entries, 32);
-	uint64_t at = now();
+	uint64_t at;
 
 	if (n == -FI_EAGAIN)
 		return 0;
 	check("fi_cq_read", n);
+	at = now();
 	for (ssize_t i = 0; i < n; i++) {
 		uint32_t slot =
 			(uint32_t)((struct fi_context2 *)entries[i].op_context - f.contexts);
 
-		f.took_ns[done + (uint64_t)i] = (uint32_t)(at - f.posted_ns[slot]);
+		f.took_ns[done + (uint64_t)i] = at - f.last_ns;
 		f.free_slots[f.nfree++] = slot;
 	}
+	f.last_ns = at;
 	return (uint64_t)n;
 }
 
@@ -248,13 +249,6 @@ static void move(uint64_t ops)
 			nanosleep(&pause, NULL); /* house: see PAUSE_MS */
 		done += reap(done);
 	}
-}
-
-static int by_size(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 static int connect_tcp(void)
@@ -287,12 +281,11 @@ static void request(void)
 	if (!f.took_ns)
 		check("memory", -FI_ENOMEM);
 	move(f.depth < f.ops ? f.depth : f.ops); /* every block once */
-	begin = now();
+	begin = f.last_ns = now();
 	move(f.ops);
 	took = now() - begin;
-	qsort(f.took_ns, f.ops, sizeof(*f.took_ns), by_size);
 	printf("%llu %llu %.9f %.3f\n", (unsigned long long)f.bytes, (unsigned long long)f.ops,
-	       (double)took / 1e9, (double)f.took_ns[f.ops / 2] / 1e3);
+	       (double)took / 1e9, (double)median(f.took_ns, f.ops) / 1e3);
 	close(tcp);
 	free(f.took_ns);
 	close_all();

@@ -4,7 +4,7 @@
  *
  *	grant ROUNDS BATCHES
  *
- * On the first rail of ESCROW_TEST_RAILS, in turns (BATCHES at most 200): a batch is 1 or 16 at once, first all are made and their completions
+ * On the first rail of ESCROW_TEST_RAILS, in turns: a batch is 1 or 16 at once, first all are made and their completions
  * or GRANT_READY awaited, then all ended.  `whole` grants a whole region; `part` one of 4 KiB, which a device that does
  * not hold windows to their ranges (rxe) has registered by itself, and the bare pair has not.  Prints lines of
  * samples.tsv (tests/bench/in-guest): round, program, op, metric, bytes, pairs a second.
@@ -17,14 +17,14 @@
 
 #include "tests/bench/clock.h"
 #include "tests/bench/need.h"
+#include "tests/bench/rail.h"
 #include "tests/bench/window.h"
-#include "tests/lib/testing.h"
-#include "tests/softroce/link.h"
-#include "tests/unit/rdma-kit.h"
 
 #define MOST 16u
 #define RIGHTS (ESCROW_MAY_READ | ESCROW_MAY_WRITE)
 #define PART 4096u
+#define MOST_ROUNDS 1000000u
+#define MOST_BATCHES 200u /* a window has no more keys than 255 */
 
 static const char *const one_rail[] = {"max_rails=1", "num_lanes=1", NULL};
 static uint32_t rounds = 1, batches = 1;
@@ -177,22 +177,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-	char why[256];
-	Suite *s;
-	TCase *t;
-
-	if (argc > 1)
-		rounds = (uint32_t)strtoul(argv[1], NULL, 10);
-	if (argc > 2)
-		batches = (uint32_t)strtoul(argv[2], NULL, 10);
-	if (!device_rail())
-		return testing_skip("ESCROW_TEST_RAILS names no rail");
-	if (!ends_possible(why, sizeof(why)))
-		return testing_skip(why);
-	s = suite_create("bench-grant");
-	t = tcase_create("pairs");
-	tcase_set_timeout(t, 600);
-	tcase_add_test(t, in_turns);
-	suite_add_tcase(s, t);
-	return testing_run(s);
+	rounds = (uint32_t)rail_number(argc, argv, 1, rounds, MOST_ROUNDS);
+	batches = (uint32_t)rail_number(argc, argv, 2, batches, MOST_BATCHES);
+	return rail_run("bench-grant", in_turns);
 }

@@ -22,17 +22,22 @@ test_helpers += %D%/hosted
 %C%_hosted_LDADD    = tests/softverbs/libsoftverbs.la $(host_test_ldadd)
 endif
 endif
-# A grant and its revocation beside a bare pair, and a WRITE there and one back, on the real libraries or what is loaded ahead of them.
+# A grant and its revocation beside a bare pair, a WRITE there and one back, and single ops beside bare ones, on the real
+# libraries or what is loaded ahead of them.
 if BACKEND_RDMA
 if HAVE_CHECK
 test_helpers += %D%/grant
-%C%_grant_SOURCES  = %D%/grant.c %D%/clock.h %D%/need.h %D%/window.h tests/softroce/link.c tests/softroce/link.h
+%C%_grant_SOURCES  = %D%/grant.c %D%/clock.h %D%/need.h %D%/rail.h %D%/window.h tests/softroce/link.c tests/softroce/link.h
 %C%_grant_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_grant_LDADD    = $(catalogue_real_ldadd)
 test_helpers += %D%/pong
-%C%_pong_SOURCES  = %D%/pong.c %D%/clock.h %D%/need.h tests/softroce/link.c tests/softroce/link.h
+%C%_pong_SOURCES  = %D%/pong.c %D%/clock.h %D%/need.h %D%/rail.h tests/softroce/link.c tests/softroce/link.h
 %C%_pong_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
 %C%_pong_LDADD    = $(catalogue_real_ldadd)
+test_helpers += %D%/lone
+%C%_lone_SOURCES  = %D%/lone.c %D%/clock.h %D%/need.h %D%/rail.h tests/softroce/link.c tests/softroce/link.h
+%C%_lone_CPPFLAGS = $(AM_CPPFLAGS) $(RDMA_CFLAGS)
+%C%_lone_LDADD    = $(catalogue_real_ldadd)
 endif
 endif
 test_scripts += %D%/test-instructions.sh

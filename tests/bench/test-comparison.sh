@@ -97,8 +97,13 @@ pairs() {
 	cat "$dir/pairs"
 	[ "$(grep -cE '^1	(escrow|raw)	grant\*(1|16)	rate	(4096|262144)	[0-9.e+]+$' "$dir/pairs")" = 8 ]
 }
-there_and_back() { # WAY, as pong takes it
-	ESCROW_TEST_RAILS=softverbs0:1:127.77.0.1 soft "$top_builddir/tests/bench/pong" 64 50 "$@" >"$dir/pong"
+alone() {
+	ESCROW_TEST_RAILS=softverbs0:1:127.77.0.1 soft "$top_builddir/tests/bench/lone" 4096 2 50 >"$dir/lone"
+	cat "$dir/lone"
+	[ "$(grep -cE '^[12]	(escrow|raw)	lone-(read|write)	latency	4096	[0-9]+\.[0-9]{3}$' "$dir/lone")" = 8 ]
+}
+there_and_back() {
+	ESCROW_TEST_RAILS=softverbs0:1:127.77.0.1 soft "$top_builddir/tests/bench/pong" 64 50 >"$dir/pong"
 	cat "$dir/pong"
 	grep -Eq '^64 50 [0-9]+\.[0-9]{3}$' "$dir/pong"
 }
@@ -116,7 +121,7 @@ if [ -n "$none" ]; then skip 'there and back' "$none"
 elif [ ! -x "$top_builddir/tests/bench/pong" ]; then skip 'there and back' 'built without the RDMA backend, or Check'
 else
 	ok 'there and back' there_and_back
-	ok 'one READ after the other' there_and_back read
+	ok 'one op after the other, beside bare ones' alone
 fi
 ok "an unknown option" refused "--fast: not an option" --fast
 ok "no round" refused "-r 0: 1 to 100 is allowed" -r 0
