@@ -29,6 +29,9 @@
 #define HOST_DEFAULT_OPS 4096u
 #define HOST_COLUMNS 2u
 
+/* Of steps of the data path: once in each of few places, so that what they work on stays in registers. */
+#define EXPANDED static inline __attribute__((always_inline))
+
 #define QUOTA_NAME 64u    /* bytes, with the terminator */
 #define QUOTA_ANY "(any)" /* of all who came by an invitation for anybody */
 
@@ -216,9 +219,24 @@ escrow_status quota_take(const char *name, const struct escrow_quota *more,
 /* What came without being asked for is counted all the same. */
 void quota_count(const char *name, const struct escrow_quota *more);
 void quota_give(const char *name, const struct escrow_quota *less);
+/* Ops come and go without a lock. */
+extern _Atomic uint64_t quota_ops_used, quota_ops_limit;
+
+/* [any] */
+static inline void quota_ops_give(uint64_t n)
+{
+	atomic_fetch_sub_explicit(&quota_ops_used, n, memory_order_relaxed);
+}
+
 /* [any] One op; false: there is no room for it. */
-bool quota_op_take(void);
-void quota_ops_give(uint64_t n);
+static inline bool quota_op_take(void)
+{
+	if (atomic_fetch_add_explicit(&quota_ops_used, 1, memory_order_relaxed) <
+	    atomic_load_explicit(&quota_ops_limit, memory_order_relaxed))
+		return true;
+	quota_ops_give(1);
+	return false;
+}
 
 #define QUOTA_REGION(length) (&(struct escrow_quota){.bytes = (length), .regions = 1})
 #define QUOTA_GRANT(length) (&(struct escrow_quota){.grants = 1, .granted_bytes = (length)})

@@ -5,37 +5,58 @@
 #include "plugin/event.h"
 
 /* ---- Events: those of ops without a lock ---------------------------------------------------------- */
-/* An op's, in the host's words; false: the host is not to see it. */
-static inline bool event_op(struct escrow_host_engine *host, const struct host_generation *g,
-			    struct escrow_event *e)
+/* The op has ended, and its ranges are the host's again. */
+static inline void event_gives_back(struct escrow_host_engine *host, struct lend_op *op)
 {
-	struct lend_op *op = lend_find(&host->lend, e->user);
-
-	if (G_UNLIKELY(!op || atomic_load(&op->engine_generation) != g->number))
-		return event_is_odd(host, e, "no such op is outstanding");
-	if (G_UNLIKELY(e->kind != ESCROW_EV_OP_EXPIRED && atomic_load(&op->state) != LEND_LENT))
-		return event_is_odd(host, e, "the op has ended before");
-	e->object = e->user;
-	e->user = op->user;
-	/* a custody that is not known gives nothing back */
-	if (e->kind == ESCROW_EV_OP_EXPIRED ||
-	    (e->kind == ESCROW_EV_OP_DONE && e->custody != ESCROW_CUSTODY_RETURNED))
-		return true;
 	if (G_UNLIKELY(host->flags))
 		guard_lend(host, op, false);
 	lend_end(op);
 	lend_drop(&host->lend, op);
 	quota_ops_give(1);
+}
+
+/* An op's, in the host's words; false: the host is not to see it. */
+static bool event_op(struct escrow_host_engine *host, const struct host_generation *g,
+		     struct escrow_event *e)
+{
+	struct lend_op *op = lend_find(&host->lend, e->user);
+
+	if (!op || atomic_load(&op->engine_generation) != g->number)
+		return event_is_odd(host, e, "no such op is outstanding");
+	if (e->kind != ESCROW_EV_OP_EXPIRED && atomic_load(&op->state) != LEND_LENT)
+		return event_is_odd(host, e, "the op has ended before");
+	e->object = e->user;
+	e->user = op->user;
+	/* a custody that is not known gives nothing back */
+	if (e->kind == ESCROW_EV_OP_RETURNED ||
+	    (e->kind == ESCROW_EV_OP_DONE && e->custody == ESCROW_CUSTODY_RETURNED))
+		event_gives_back(host, op);
 	return true;
 }
 
-static inline bool event_take(struct escrow_host_engine *host, struct host_generation *g,
-			      struct escrow_event *e)
+static __attribute__((noinline)) bool event_other(struct escrow_host_engine *host,
+						  struct host_generation *g, struct escrow_event *e)
 {
-	if (G_LIKELY(e->kind == ESCROW_EV_OP_DONE) || e->kind == ESCROW_EV_OP_EXPIRED ||
+	if (e->kind == ESCROW_EV_OP_DONE || e->kind == ESCROW_EV_OP_EXPIRED ||
 	    e->kind == ESCROW_EV_OP_RETURNED)
 		return event_op(host, g, e);
 	return event_control(host, g, e);
+}
+
+/* Most are of an op that is done and over: event_op, of one in which nothing is odd. */
+static inline bool event_take(struct escrow_host_engine *host, struct host_generation *g,
+			      struct escrow_event *e)
+{
+	struct lend_op *op = lend_find(&host->lend, e->user);
+
+	if (G_UNLIKELY(e->kind != ESCROW_EV_OP_DONE || e->custody != ESCROW_CUSTODY_RETURNED ||
+		       !op || atomic_load(&op->engine_generation) != g->number ||
+		       atomic_load(&op->state) != LEND_LENT))
+		return event_other(host, g, e);
+	e->object = e->user;
+	e->user = op->user;
+	event_gives_back(host, op);
+	return true;
 }
 
 /* ---- Polling --------------------------------------------------------------------------------------- */
@@ -48,44 +69,68 @@ static __attribute__((noinline, cold)) uint32_t poll_odd(const struct escrow_hos
 	return asked;
 }
 
-/* Of the n events at `at` those that the host is to see come first: how many. */
-static inline uint32_t poll_keep(struct escrow_host_engine *host, struct host_generation *g,
-				 struct escrow_event *at, uint32_t n)
+/* Of the n events at `to` those that the host is to see come first; where the next one goes. */
+static inline struct escrow_event *poll_keep(struct escrow_host_engine *host,
+					     struct host_generation *g, struct escrow_event *to,
+					     uint32_t n)
 {
-	struct escrow_event *to = at;
+	struct escrow_event *e = to;
 
-	for (struct escrow_event *e = at; e < at + n; e++) {
+	do {
 		if (!event_take(host, g, e))
 			continue;
 		e->seq = ++host->seq;
 		if (G_UNLIKELY(e != to))
 			*to = *e;
 		to++;
-	}
-	return (uint32_t)(to - at);
+	} while (e++, G_UNLIKELY(--n));
+	return to;
 }
 
-/* Polls one generation into events[0..max); how many the host is to see, *status if it refused. */
-static inline uint32_t poll_generation(struct escrow_host_engine *host, struct host_generation *g,
-				       struct escrow_event *events, uint32_t max,
-				       escrow_status *status)
+/* Goes in and comes back by value, to be kept in registers. */
+struct polled {
+	struct escrow_event *to; /* where the next event goes */
+	int64_t status;          /* that a backend refused with; or OK */
+};
+
+/* Polls one generation into [p.to, end). */
+EXPANDED struct polled poll_generation(struct escrow_host_engine *host, struct host_generation *g,
+				       struct polled p, struct escrow_event *end)
 {
-	uint32_t kept = 0, asked, n;
+	uint32_t asked, n;
 	int32_t got;
 
 	do {
-		asked = max - kept;
-		got = g->ops->poll(g->engine, events + kept, asked, sizeof(*events), 0);
-		if (got <= 0) {
-			*status = got ? got : *status;
+		asked = (uint32_t)(end - p.to);
+		got = g->ops->poll(g->engine, p.to, asked, sizeof(*p.to), 0);
+		if (got == 0)
+			break;
+		if (G_UNLIKELY(got < 0)) {
+			p.status = got;
 			break;
 		}
 		n = (uint32_t)got;
 		if (G_UNLIKELY(n > asked))
 			n = poll_odd(host, asked, got);
-		kept += poll_keep(host, g, events + kept, n);
-	} while (n == asked && kept < max);
-	return kept;
+		p.to = poll_keep(host, g, p.to, n);
+	} while (G_UNLIKELY(n == asked) && p.to < end);
+	return p;
+}
+
+/* Each call begins where the last one stopped: a busy generation must not starve another. */
+static __attribute__((noinline)) struct polled poll_several(struct escrow_host_engine *host,
+							    uint32_t slots, struct polled p,
+							    struct escrow_event *end)
+{
+	struct host_generation *g;
+
+	for (uint32_t left = slots; left && p.to < end; left--) {
+		g = atomic_load(&host->generations[host->poll_next]);
+		host->poll_next = host->poll_next + 1 < slots ? host->poll_next + 1 : 0;
+		if (g)
+			p = poll_generation(host, g, p, end);
+	}
+	return p;
 }
 
 /* Somebody was turned away, and now there is room. */
@@ -101,34 +146,46 @@ static bool poll_has_own(struct escrow_host_engine *host)
 	return atomic_load(&host->end_due) || poll_has_room(host);
 }
 
+/* It comes behind the events of backends; where the next one goes. */
+static __attribute__((noinline)) struct escrow_event *poll_own(struct escrow_host_engine *host,
+							       struct escrow_event *to,
+							       const struct escrow_event *end)
+{
+	if (poll_has_room(host) && to < end && atomic_exchange(&host->want_room, 0))
+		*to++ = (struct escrow_event){.kind = ESCROW_EV_ROOM, .seq = ++host->seq};
+	if (atomic_load(&host->end_due) && to < end && event_tell_end(host, to))
+		to++->seq = ++host->seq;
+	return to;
+}
+
 int32_t escrow_poll(struct escrow_host_engine *host, struct escrow_event *events, uint32_t max)
 {
 	escrow_status status = host_check(host);
+	struct polled p = {events, ESCROW_OK};
+	struct escrow_event *end;
+	struct host_generation *g;
 	struct inside_mark mark;
-	uint32_t n = 0, slots;
+	uint32_t slots;
 
-	if (status != ESCROW_OK)
+	if (G_UNLIKELY(status != ESCROW_OK))
 		return status;
-	if ((max && !events) || max > INT32_MAX)
+	if (G_UNLIKELY((max && !events) || max > INT32_MAX))
 		return ESCROW_E_INVALID;
-	if (max == 0 || atomic_load(&host->ended) == HOST_ENDED_CLOSED)
+	if (G_UNLIKELY(max == 0 || atomic_load(&host->ended) == HOST_ENDED_CLOSED))
 		return 0;
+	end = events + max;
 	mark = inside_enter_alone(&host->inside);
 	slots = atomic_load(&host->slots);
-	/* Each call begins where the last one stopped: a busy generation must not starve another. */
-	for (uint32_t i = 0; i < slots && n < max; i++) {
-		struct host_generation *g = atomic_load(&host->generations[host->poll_next]);
-
-		host->poll_next = host->poll_next + 1 < slots ? host->poll_next + 1 : 0;
-		if (g)
-			n += poll_generation(host, g, events + n, max - n, &status);
-	}
+	g = atomic_load(&host->generations[0]);
+	/* As long as there was no swap, the first place of the list is the only one. */
+	if (G_LIKELY(slots == 1 && g))
+		p = poll_generation(host, g, p, end);
+	else
+		p = poll_several(host, slots, p, end);
 	inside_leave_alone(mark);
-	if (G_UNLIKELY(poll_has_room(host)) && n < max && atomic_exchange(&host->want_room, 0))
-		events[n++] = (struct escrow_event){.kind = ESCROW_EV_ROOM, .seq = ++host->seq};
-	if (G_UNLIKELY(atomic_load(&host->end_due)) && n < max && event_tell_end(host, &events[n]))
-		events[n++].seq = ++host->seq;
-	return n ? (int32_t)n : status;
+	if (G_UNLIKELY(atomic_load(&host->want_room) | atomic_load(&host->end_due)))
+		p.to = poll_own(host, p.to, end);
+	return (int32_t)(p.to == events ? p.status : p.to - events);
 }
 
 int32_t escrow_event_fd(struct escrow_host_engine *host)

@@ -39,8 +39,7 @@ static struct escrow_quota limits = {.size = sizeof(limits),
 				     .cq_slots = UINT64_MAX};
 static struct escrow_quota used = {.size = sizeof(used)};
 
-/* Ops come and go without a lock. */
-static _Atomic uint64_t ops_used, ops_limit = UINT64_MAX;
+_Atomic uint64_t quota_ops_used, quota_ops_limit = UINT64_MAX;
 
 static uint64_t *quota_at(struct escrow_quota *q, uint32_t kind)
 {
@@ -177,20 +176,6 @@ void quota_give(const char *name, const struct escrow_quota *less)
 	g_mutex_unlock(&quota_lock);
 }
 
-bool quota_op_take(void)
-{
-	if (atomic_fetch_add_explicit(&ops_used, 1, memory_order_relaxed) <
-	    atomic_load_explicit(&ops_limit, memory_order_relaxed))
-		return true;
-	quota_ops_give(1);
-	return false;
-}
-
-void quota_ops_give(uint64_t n)
-{
-	atomic_fetch_sub_explicit(&ops_used, n, memory_order_relaxed);
-}
-
 /* ---- What backends ask for (escrow/budget.h) ---------------------------------------------------- */
 /* Where that kind is counted, or NULL. */
 static uint64_t *quota_charge(struct escrow_quota *q, uint32_t kind)
@@ -280,7 +265,7 @@ void escrow_quota_set(const struct escrow_quota *wanted)
 		return;
 	g_mutex_lock(&quota_lock);
 	quota_read_limits(&limits, wanted);
-	atomic_store(&ops_limit, limits.ops);
+	atomic_store(&quota_ops_limit, limits.ops);
 	g_mutex_unlock(&quota_lock);
 }
 
@@ -305,7 +290,7 @@ void escrow_quota_get(struct escrow_quota *limits_out, struct escrow_quota *used
 		return;
 	}
 	g_mutex_lock(&quota_lock);
-	used.ops = atomic_load(&ops_used);
+	used.ops = atomic_load(&quota_ops_used);
 	quota_copy(limits_out, &limits);
 	quota_copy(used_out, &used);
 	g_mutex_unlock(&quota_lock);

@@ -2,7 +2,8 @@
 /*
  * The data path: handles are translated, ranges lent, and the backend called; no lock.
  *
- * A call of one op, and one of several, are the same steps; they are expanded in both, for of one op no batch has to be kept.
+ * A call of one op, and one of several, are the same steps; they are expanded in both, for of one op no batch has to be
+ * kept, and of one range no row.
  */
 #include <string.h>
 
@@ -11,36 +12,66 @@
 #define TRANSFER_BATCH 16u
 #define TRANSFER_RANGES 64u
 
-#define EXPANDED static inline __attribute__((always_inline))
-
-/* What goes to the backend in one call, on the stack. */
-struct transfer {
+/* For whom: the generation that serves, and its column of handles. */
+struct caller {
 	struct escrow_host_engine *host;
 	struct host_generation *generation;
-	uint32_t column; /* the generation's */
+	uint32_t column;
+};
+
+/* What the op before named: those of a call mostly name the same.  NULL: there was none. */
+struct named {
+	uint64_t remote_handle, region_handle;
+	struct host_remote *remote;
+	struct host_region *region;
+};
+
+/* What goes to the backend in one call of several, on the stack. */
+struct batch {
+	struct named named;
 	struct lend_op *lent[TRANSFER_BATCH];
 	struct escrow_op ops[TRANSFER_BATCH];
 	uint64_t ids[TRANSFER_BATCH];
 	struct escrow_sge ranges[TRANSFER_RANGES];
 };
 
-/* One range, in the backend's words, and the region that it is of. */
-EXPANDED escrow_status transfer_range(const struct transfer *t, const struct escrow_sge *sge,
-				      struct escrow_sge *out, struct host_region **of)
+/* Looked up once; whether it is still theirs is asked of each op, as of any that was looked up. */
+EXPANDED struct host_remote *transfer_remote(struct caller c, struct named *named, uint64_t handle)
 {
-	struct host_region *region = table_find(&t->host->regions, sge->region);
+	if (named->remote && named->remote_handle == handle)
+		return named->remote;
+	named->remote_handle = handle;
+	named->remote = table_find(&c.host->remotes, handle);
+	return named->remote;
+}
+
+EXPANDED struct host_region *transfer_region(struct caller c, struct named *named, uint64_t handle)
+{
+	if (named->region && named->region_handle == handle)
+		return named->region;
+	named->region_handle = handle;
+	named->region = table_find(&c.host->regions, handle);
+	return named->region;
+}
+
+/* One range, in the backend's words, and the region that it is of. */
+EXPANDED escrow_status transfer_range(struct caller c, struct named *named,
+				      const struct escrow_sge *sge, struct escrow_sge *out,
+				      struct host_region **of)
+{
+	struct host_region *region = transfer_region(c, named, sge->region);
 	uint64_t length;
 
-	if (!region)
+	if (G_UNLIKELY(!region))
 		return ESCROW_E_INVALID;
 	length = atomic_load(&region->length);
 	*of = region;
-	*out = (struct escrow_sge){atomic_load(&region->backend[t->column]), sge->offset,
+	*out = (struct escrow_sge){atomic_load(&region->backend[c.column]), sge->offset,
 				   sge->length};
-	if (atomic_load(&region->state) == HOST_PENDING || out->offset > length ||
-	    out->length > length - out->offset)
+	if (G_UNLIKELY(atomic_load(&region->state) == HOST_PENDING || out->offset > length ||
+		       out->length > length - out->offset))
 		return ESCROW_E_INVALID;
-	return out->region ? ESCROW_OK : ESCROW_E_STATE; /* withheld from this backend */
+	return G_LIKELY(out->region) ? ESCROW_OK : ESCROW_E_STATE; /* withheld from this backend */
 }
 
 /* After a range is lent: does the host hold it, or is its region on its way out? */
@@ -50,11 +81,11 @@ EXPANDED escrow_status transfer_look(const struct lend_range *range, struct host
 	uint32_t state = atomic_load(&region->state);
 
 	/* The place may be another's by now. */
-	if (!table_was(&region->head, atomic_load(&range->region)))
+	if (G_UNLIKELY(!table_was(&region->head, atomic_load(&range->region))))
 		return ESCROW_E_BUSY;
-	if (state != HOST_LIVE)
+	if (G_UNLIKELY(state != HOST_LIVE))
 		return state == HOST_WITHHELD ? ESCROW_E_STATE : ESCROW_E_BUSY;
-	if (atomic_load(&region->nborrows) &&
+	if (G_UNLIKELY(atomic_load(&region->nborrows)) &&
 	    lend_borrowed(atomic_load(&region->borrows), atomic_load(&range->offset),
 			  atomic_load(&range->length), opcode))
 		return ESCROW_E_BUSY;
@@ -65,25 +96,26 @@ EXPANDED escrow_status transfer_look(const struct lend_range *range, struct host
  * A place for an op, or NULL and ROOM follows.  Who finds none says so and then looks again; who gives one back does it
  * the other way round: so that at least one sees the other.
  */
-static struct lend_op *transfer_place(struct escrow_host_engine *host)
+static inline struct lend_op *transfer_place(struct escrow_host_engine *host)
 {
 	struct lend_op *lent = lend_take(&host->lend);
 
-	if (lent)
+	if (G_LIKELY(lent))
 		return lent;
 	atomic_store(&host->want_room, 1);
 	return lend_take(&host->lend);
 }
 
 /* One holder less.  Of the last one poll knows nothing, and whoever waits may be asleep. */
-static void transfer_leave(struct escrow_host_engine *host, struct lend_op *lent)
+static inline void transfer_leave(struct escrow_host_engine *host, struct lend_op *lent)
 {
-	if (lend_drop(&host->lend, lent) && atomic_load(&host->want_room))
+	if (G_UNLIKELY(lend_drop(&host->lend, lent)) && atomic_load(&host->want_room))
 		host_wake(host);
 }
 
 /* Takes an op back that the backend does not have. */
-static void transfer_drop(struct escrow_host_engine *host, struct lend_op *lent)
+static __attribute__((noinline)) void transfer_drop(struct escrow_host_engine *host,
+						    struct lend_op *lent)
 {
 	if (host->flags && atomic_load(&lent->state) == LEND_LENT)
 		guard_lend(host, lent, false);
@@ -93,115 +125,134 @@ static void transfer_drop(struct escrow_host_engine *host, struct lend_op *lent)
 	quota_ops_give(1);
 }
 
-/* Its words for the backend, and its ranges for whoever wants to borrow; which regions they are of. */
-EXPANDED escrow_status transfer_fill(struct transfer *t, struct lend_op *lent,
-				     const struct escrow_op *op, struct escrow_op *out,
+/* Its words for the backend, and its n ranges for whoever wants to borrow; which regions they are of. */
+EXPANDED escrow_status transfer_fill(struct caller c, struct named *named, struct lend_op *lent,
+				     const struct escrow_op *op, uint32_t n, struct escrow_op *out,
 				     struct escrow_sge *ranges, struct host_region **regions)
 {
-	struct host_remote *remote = table_find(&t->host->remotes, op->remote);
+	struct host_remote *remote = transfer_remote(c, named, op->remote);
 	escrow_status status;
 
-	if (!remote)
+	if (G_UNLIKELY(!remote))
 		return ESCROW_E_INVALID;
 	*out = *op;
 	lent->user = out->user;
 	atomic_store_explicit(&lent->opcode, out->opcode, memory_order_relaxed);
-	atomic_store_explicit(&lent->engine_generation, t->generation->number,
-			      memory_order_relaxed);
-	for (uint32_t i = 0; i < out->nsge; i++) {
-		status = transfer_range(t, &op->sge[i], &ranges[i], &regions[i]);
-		if (status != ESCROW_OK)
+	atomic_store_explicit(&lent->engine_generation, c.generation->number, memory_order_relaxed);
+	out->user = atomic_load_explicit(&lent->id, memory_order_relaxed);
+	out->nsge = n;
+	out->sge = ranges;
+	for (uint32_t i = 0; i < n; i++) {
+		status = transfer_range(c, named, &op->sge[i], &ranges[i], &regions[i]);
+		if (G_UNLIKELY(status != ESCROW_OK))
 			return status;
 		lend_note(&lent->ranges[i], op->sge[i].region, &ranges[i]);
 	}
 	/* Behind the ranges: who found the place lent by its last op must not count ranges of one before that. */
-	atomic_store_explicit(&lent->nranges, out->nsge, memory_order_release);
-	out->user = atomic_load_explicit(&lent->id, memory_order_relaxed);
-	out->remote = atomic_load(&remote->backend[t->column]);
-	out->sge = ranges;
-	if (!table_was(&remote->head, op->remote))
+	atomic_store_explicit(&lent->nranges, n, memory_order_release);
+	out->remote = atomic_load(&remote->backend[c.column]);
+	if (G_UNLIKELY(!table_was(&remote->head, op->remote)))
 		return ESCROW_E_INVALID;
 	/* one that has no successor in this generation */
-	return out->remote ? ESCROW_OK : ESCROW_E_PEER_LOST;
+	return G_LIKELY(out->remote) ? ESCROW_OK : ESCROW_E_PEER_LOST;
 }
 
 /* The same, and lent. */
-EXPANDED escrow_status transfer_lend(struct transfer *t, struct lend_op *lent,
-				     const struct escrow_op *op, struct escrow_op *out,
+EXPANDED escrow_status transfer_lend(struct caller c, struct named *named, struct lend_op *lent,
+				     const struct escrow_op *op, uint32_t n, struct escrow_op *out,
 				     struct escrow_sge *ranges)
 {
 	struct host_region *regions[LEND_MAX_RANGES];
-	escrow_status status = transfer_fill(t, lent, op, out, ranges, regions);
+	escrow_status status = transfer_fill(c, named, lent, op, n, out, ranges, regions);
 
-	if (status != ESCROW_OK)
+	if (G_UNLIKELY(status != ESCROW_OK))
 		return status;
-	if (G_UNLIKELY(t->host->flags))
-		guard_lend(t->host, lent, true);
+	if (G_UNLIKELY(c.host->flags))
+		guard_lend(c.host, lent, true);
 	lend_publish(lent);
-	for (uint32_t i = 0; i < out->nsge; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		status = transfer_look(&lent->ranges[i], regions[i], out->opcode);
-		if (status != ESCROW_OK)
+		if (G_UNLIKELY(status != ESCROW_OK))
 			return status;
 	}
 	return ESCROW_OK;
 }
 
-/* One op as the i-th of the batch, with its ranges behind those of the others: all or nothing. */
-EXPANDED escrow_status transfer_add(struct transfer *t, const struct escrow_op *op, uint32_t i,
-				    uint32_t nranges)
+/* One op of n ranges, in the backend's words, and the place that it has: all or nothing. */
+EXPANDED escrow_status transfer_add(struct caller c, struct named *named,
+				    const struct escrow_op *op, uint32_t n, struct lend_op **place,
+				    struct escrow_op *out, struct escrow_sge *ranges)
 {
 	struct lend_op *lent;
 	escrow_status status;
 
-	if (op->nsge > t->host->lend.max_ranges)
+	if (G_UNLIKELY(n > c.host->lend.max_ranges))
 		return ESCROW_E_LIMIT;
-	if (op->nsge && !op->sge)
+	if (G_UNLIKELY(n && !op->sge))
 		return ESCROW_E_INVALID;
-	if (!quota_op_take())
+	if (G_UNLIKELY(!quota_op_take()))
 		return ESCROW_E_QUOTA;
-	lent = transfer_place(t->host);
-	if (!lent) {
+	lent = transfer_place(c.host);
+	if (G_UNLIKELY(!lent)) {
 		quota_ops_give(1);
 		return ESCROW_E_AGAIN;
 	}
-	status = transfer_lend(t, lent, op, &t->ops[i], &t->ranges[nranges]);
-	if (status != ESCROW_OK) {
-		transfer_drop(t->host, lent);
+	status = transfer_lend(c, named, lent, op, n, out, ranges);
+	if (G_UNLIKELY(status != ESCROW_OK)) {
+		transfer_drop(c.host, lent);
 		return status;
 	}
-	t->lent[i] = lent;
+	*place = lent;
 	return ESCROW_OK;
 }
 
-/* What the backend answered that no backend may. */
-static __attribute__((noinline, cold)) int32_t transfer_odd(const struct transfer *t, uint32_t n,
-							    int32_t taken)
+/* An op of n ranges as the i-th of the batch, with its ranges behind those of the others. */
+EXPANDED escrow_status transfer_batch(struct caller c, struct batch *b, const struct escrow_op *op,
+				      uint32_t n, uint32_t i, uint32_t nranges)
 {
-	services_log(t->host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
+	return transfer_add(c, &b->named, op, n, &b->lent[i], &b->ops[i], &b->ranges[nranges]);
+}
+
+static __attribute__((noinline)) escrow_status transfer_ranges(struct caller c, struct batch *b,
+							       const struct escrow_op *op,
+							       uint32_t n, uint32_t i,
+							       uint32_t nranges)
+{
+	return transfer_batch(c, b, op, n, i, nranges);
+}
+
+/* What the backend answered that no backend may. */
+static __attribute__((noinline, cold)) int32_t transfer_odd(const struct escrow_host_engine *host,
+							    uint32_t n, int32_t taken)
+{
+	services_log(host->services, ESCROW_LOG_BACKEND_MISBEHAVES,
 		     "transfer of %u ops answered %d", n, taken);
 	return (int32_t)n;
 }
 
-/* Hands a batch of n over; how many the backend took, or its reason. */
-EXPANDED int32_t transfer_flush(struct transfer *t, uint32_t n, uint64_t *ids)
+/* Hands n over; how many the backend took, or its reason. */
+EXPANDED int32_t transfer_hand(struct caller c, const struct escrow_op *ops, uint32_t n,
+			       uint64_t *ids)
 {
-	const struct host_generation *g = t->generation;
-	int32_t taken = g->ops->transfer(g->engine, t->ops, n, sizeof(t->ops[0]), 0, t->ids), i;
+	const struct host_generation *g = c.generation;
+	int32_t taken = g->ops->transfer(g->engine, ops, n, sizeof(*ops), 0, ids);
 
 	if (G_UNLIKELY(taken > (int32_t)n))
-		taken = transfer_odd(t, n, taken);
-	if (taken == ESCROW_E_AGAIN)
-		atomic_store(&t->host->turned_away, 1);
-	for (i = 0; i < taken; i++) {
-		struct lend_op *lent = t->lent[i];
-
-		ids[i] = atomic_load_explicit(&lent->id, memory_order_relaxed);
-		lend_taken(lent, t->ids[i]);
-		transfer_leave(t->host, lent);
-	}
-	for (; i < (int32_t)n; i++)
-		transfer_drop(t->host, t->lent[i]);
+		return transfer_odd(c.host, n, taken);
+	if (G_UNLIKELY(taken == ESCROW_E_AGAIN))
+		atomic_store(&c.host->turned_away, 1);
 	return taken;
+}
+
+/* The backend has taken it, by this handle; what the host knows it by. */
+EXPANDED uint64_t transfer_taken(struct escrow_host_engine *host, struct lend_op *lent,
+				 uint64_t backend_op)
+{
+	uint64_t id = atomic_load_explicit(&lent->id, memory_order_relaxed);
+
+	lend_taken(lent, backend_op);
+	transfer_leave(host, lent);
+	return id;
 }
 
 /* The generation that serves; NULL, and ROOM follows: said first, and then looked at again, as in transfer_place. */
@@ -222,38 +273,55 @@ static const struct escrow_op *transfer_next(const struct escrow_op *op, uint32_
 }
 
 /* Ops as long as they fit one batch, n at most: *added, and why it stopped at one. */
-static inline escrow_status transfer_collect(struct transfer *t, const struct escrow_op *op,
-					     uint32_t n, uint32_t stride, uint32_t *added)
+static inline escrow_status transfer_collect(struct caller c, struct batch *b,
+					     const struct escrow_op *op, uint32_t n,
+					     uint32_t stride, uint32_t *added)
 {
-	uint32_t i, nranges = 0;
+	uint32_t i, nranges = 0, of;
 	escrow_status status = ESCROW_OK;
 
 	for (i = 0; i < n; i++, op = transfer_next(op, 1, stride)) {
-		if (i && op->nsge > TRANSFER_RANGES - nranges)
+		of = op->nsge;
+		if (i && of > TRANSFER_RANGES - nranges)
 			break;
-		status = transfer_add(t, op, i, nranges);
+		status = G_LIKELY(of == 1) ? transfer_batch(c, b, op, 1, i, nranges)
+					   : transfer_ranges(c, b, op, of, i, nranges);
 		if (status != ESCROW_OK)
 			break;
-		nranges += op->nsge;
+		nranges += of;
 	}
 	*added = i;
 	return status;
 }
 
+/* Hands the batch of n over; how many the backend took, or its reason. */
+static inline int32_t transfer_flush(struct caller c, struct batch *b, uint32_t n, uint64_t *ids)
+{
+	int32_t taken = transfer_hand(c, b->ops, n, b->ids), i;
+
+	for (i = 0; i < taken; i++)
+		ids[i] = transfer_taken(c.host, b->lent[i], b->ids[i]);
+	for (; i < (int32_t)n; i++)
+		transfer_drop(c.host, b->lent[i]);
+	return taken;
+}
+
 /* Some, or why none. */
-static __attribute__((noinline)) int32_t transfer_several(struct transfer *t,
+static __attribute__((noinline)) int32_t transfer_several(struct caller c,
 							  const struct escrow_op *op, uint32_t n,
 							  uint32_t stride, uint64_t *ids)
 {
+	struct batch b;
 	uint32_t done = 0, added;
 	escrow_status status;
 	int32_t taken;
 
+	b.named = (struct named){.remote = NULL};
 	do {
-		status = transfer_collect(t, op, MIN(n - done, TRANSFER_BATCH), stride, &added);
+		status = transfer_collect(c, &b, op, MIN(n - done, TRANSFER_BATCH), stride, &added);
 		if (!added)
 			break;
-		taken = transfer_flush(t, added, ids + done);
+		taken = transfer_flush(c, &b, added, ids + done);
 		if (taken < 0)
 			status = taken;
 		else
@@ -266,40 +334,53 @@ static __attribute__((noinline)) int32_t transfer_several(struct transfer *t,
 	return done ? (int32_t)done : status;
 }
 
-static inline int32_t transfer_one(struct transfer *t, const struct escrow_op *op, uint64_t *id)
+/* Of one range. */
+EXPANDED int32_t transfer_one(struct caller c, const struct escrow_op *op, uint64_t *id)
 {
-	escrow_status status = transfer_add(t, op, 0, 0);
+	struct named named = {.remote = NULL};
+	struct lend_op *lent;
+	struct escrow_op out;
+	struct escrow_sge range;
+	uint64_t backend_op;
+	int32_t taken = transfer_add(c, &named, op, 1, &lent, &out, &range);
 
-	return status == ESCROW_OK ? transfer_flush(t, 1, id) : status;
+	if (G_UNLIKELY(taken != ESCROW_OK))
+		return taken;
+	taken = transfer_hand(c, &out, 1, &backend_op);
+	if (G_LIKELY(taken == 1))
+		*id = transfer_taken(c.host, lent, backend_op);
+	else
+		transfer_drop(c.host, lent);
+	return taken;
 }
 
 int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op *op, uint32_t n,
 			uint32_t stride, uint32_t flags, uint64_t *ops)
 {
-	struct transfer t;
+	struct caller c;
 	struct inside_mark mark;
 	escrow_status status = host_check(host);
 	int32_t taken = ESCROW_E_AGAIN;
 
-	if (status != ESCROW_OK)
+	if (G_UNLIKELY(status != ESCROW_OK))
 		return status;
-	if (flags)
+	if (G_UNLIKELY(flags))
 		return ESCROW_E_UNSUPPORTED;
-	if (n == 0)
+	if (G_UNLIKELY(n == 0))
 		return 0;
-	if (!op || !ops || stride < sizeof(*op) || stride % 8 != 0 || n > INT32_MAX)
+	if (G_UNLIKELY(!op || !ops || stride < sizeof(*op) || stride % 8 != 0 || n > INT32_MAX))
 		return ESCROW_E_INVALID;
-	t.host = host;
 	mark = inside_enter(&host->inside);
-	t.generation = transfer_serves(host);
-	if (G_LIKELY(t.generation)) {
-		t.column = t.generation->column;
-		taken = n == 1 ? transfer_one(&t, op, ops)
-			       : transfer_several(&t, op, n, stride, ops);
+	c.host = host;
+	c.generation = transfer_serves(host);
+	if (G_LIKELY(c.generation)) {
+		c.column = c.generation->column;
+		taken = n == 1 && op->nsge == 1 ? transfer_one(c, op, ops)
+						: transfer_several(c, op, n, stride, ops);
 	}
 	inside_leave(mark);
 	/* a handle that went with the engine */
-	if (taken == ESCROW_E_INVALID && atomic_load(&host->closing))
+	if (G_UNLIKELY(taken == ESCROW_E_INVALID) && atomic_load(&host->closing))
 		taken = ESCROW_E_STATE;
 	return taken;
 }

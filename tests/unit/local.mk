@@ -149,6 +149,9 @@ test_programs += %D%/test-swap-mute
 %C%_test_swap_mute_SOURCES = %D%/test-swap-mute.c %D%/swapping.c %D%/swapping.h
 %C%_test_swap_mute_LDADD   = $(host_test_ldadd)
 
+test_programs += %D%/test-batch
+%C%_test_batch_SOURCES = %D%/test-batch.c %D%/pair.c %D%/pair.h
+%C%_test_batch_LDADD   = $(host_test_ldadd)
 test_programs += %D%/test-room
 %C%_test_room_SOURCES = %D%/test-room.c
 %C%_test_room_LDADD   = $(host_test_ldadd)
