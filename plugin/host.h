@@ -136,6 +136,7 @@ struct escrow_host_engine {
 	uint32_t poll_next;               /* [poll] the generation that is polled first */
 	_Atomic uint32_t want_room;       /* somebody got E_AGAIN of ours: we tell ROOM */
 	_Atomic uint32_t turned_away;     /* ... of the backend, which tells it */
+	_Atomic uint32_t polled_twice;    /* by two callers at once, which has been logged */
 	_Atomic uint32_t closing;         /* written under lock */
 	_Atomic uint32_t invited_any;     /* who comes by our invitation may be anybody */
 	_Atomic uint32_t ended;           /* HOST_ENDED_*: told to the host */
@@ -211,6 +212,13 @@ escrow_status host_config_make(struct host_config *config, const char *id,
 			       const char *const *settings, struct _GKeyFile *key_file,
 			       struct escrow_error *error);
 void host_config_free(struct host_config *config);
+
+/* ---- transfer-tell.c ---- */
+/* For who listens to debug: what is wrong with the first op of a call that took none; or with the call. */
+void transfer_tell(struct escrow_host_engine *host, const struct escrow_op *op,
+		   escrow_status status);
+void transfer_tell_args(struct escrow_host_engine *host, const struct escrow_op *op, uint32_t n,
+			uint32_t stride, const uint64_t *ops);
 
 /* ---- quota.c ---- */
 /* All of it, or nothing and E_QUOTA; .ops is not looked at.  name: whose it is, "" nobody's. */

@@ -8,6 +8,7 @@
 #define INSIDE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define INSIDE_LINES 64u /* threads beyond that share a line, which is only slower */
@@ -54,21 +55,18 @@ static inline void inside_leave(struct inside_mark mark)
 
 /*
  * The same for a call of which there is one at a time: it has a line to itself, which is not looked for and on which
- * nobody else counts.  Leave with inside_leave_alone.
+ * nobody else counts.  false: there is one already, and nothing is entered (unless the parity was flipped in between).
+ * Leave with inside_leave_alone.
  */
-static inline struct inside_mark inside_enter_alone(struct inside *inside)
+static inline bool inside_enter_alone(struct inside *inside, struct inside_mark *mark)
 {
-	struct inside_mark mark = {
-		&inside->lines[INSIDE_LINES].n[atomic_load(&inside->parity) & 1]};
-
-	atomic_store(mark.n, atomic_load_explicit(mark.n, memory_order_relaxed) + 1);
-	return mark;
+	mark->n = &inside->lines[INSIDE_LINES].n[atomic_load(&inside->parity) & 1];
+	return atomic_exchange(mark->n, 1) == 0;
 }
 
 static inline void inside_leave_alone(struct inside_mark mark)
 {
-	atomic_store_explicit(mark.n, atomic_load_explicit(mark.n, memory_order_relaxed) - 1,
-			      memory_order_release);
+	atomic_store_explicit(mark.n, 0, memory_order_release);
 }
 
 /*

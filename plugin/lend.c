@@ -6,6 +6,8 @@
 
 bool lend_init(struct lend *lend, uint32_t nops, uint32_t max_ranges)
 {
+	uint32_t first = table_first_generation();
+
 	lend->ops = calloc(nops, sizeof(*lend->ops));
 	lend->ranges = calloc((size_t)nops * max_ranges, sizeof(*lend->ranges));
 	if (!lend->ops || !lend->ranges) {
@@ -16,6 +18,7 @@ bool lend_init(struct lend *lend, uint32_t nops, uint32_t max_ranges)
 	lend->max_ranges = max_ranges;
 	for (uint32_t i = 0; i < nops; i++) {
 		lend->ops[i].ranges = lend->ranges + (size_t)i * max_ranges;
+		lend->ops[i].generation = first;
 		lend->ops[i].next = i + 1 < nops ? i + 2 : 0;
 	}
 	lend->free = 1;

@@ -11,7 +11,7 @@ lib_LTLIBRARIES += %D%/libescrow.la
 	%D%/negotiate.h %D%/peer.c %D%/poll.c %D%/probe.c %D%/probe.h %D%/quota.c %D%/rails.c \
 	%D%/region.c %D%/services.c %D%/services.h %D%/source.c %D%/supervisor.c %D%/supervisor.h %D%/swap.c \
 	%D%/swap.h %D%/swap-close.c %D%/swap-peers.c %D%/swap-steps.c %D%/table.c %D%/table.h \
-	%D%/transfer.c %D%/withheld.c %D%/withheld.h
+	%D%/transfer.c %D%/transfer-tell.c %D%/withheld.c %D%/withheld.h
 %C%_libescrow_la_CPPFLAGS = $(AM_CPPFLAGS) -DBACKENDDIR='"$(backenddir)"' \
                             -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
 %C%_libescrow_la_CFLAGS   = $(AM_CFLAGS) $(GLIB_CFLAGS)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Peers, grants and remotes: the slots with the host's handles. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "plugin/args.h"
@@ -196,7 +197,7 @@ escrow_status escrow_peer_info(struct escrow_host_engine *host, uint64_t peer,
 static escrow_status grant_translate(struct escrow_host_engine *host,
 				     const struct host_generation *g,
 				     const struct escrow_grant_args *args, uint64_t user,
-				     struct escrow_grant_args *out)
+				     struct escrow_grant_args *out, struct escrow_error *error)
 {
 	struct host_region *region = table_find(&host->regions, args->region);
 
@@ -205,9 +206,18 @@ static escrow_status grant_translate(struct escrow_host_engine *host,
 	out->user = user;
 	out->region = region ? atomic_load(&region->backend[g->column]) : 0;
 	out->peer = args->peer ? host_peer_handle(host, g, args->peer) : 0;
-	if (!out->region || (args->peer && !out->peer))
-		return ESCROW_E_INVALID;
-	return atomic_load(&region->state) == HOST_WITHHELD ? ESCROW_E_STATE : ESCROW_OK;
+	if (!out->region)
+		return error_set(error, ESCROW_E_INVALID,
+				 "grant: region 0x%" PRIx64 ": this engine has no such region",
+				 args->region);
+	if (args->peer && !out->peer)
+		return error_set(error, ESCROW_E_INVALID,
+				 "grant: peer 0x%" PRIx64 ": this engine has no such peer",
+				 args->peer);
+	if (atomic_load(&region->state) == HOST_WITHHELD)
+		return error_set(error, ESCROW_E_STATE, "grant: region 0x%" PRIx64 " is withheld",
+				 args->region);
+	return ESCROW_OK;
 }
 
 escrow_status grant_make_in(struct escrow_host_engine *host, struct host_grant *grant,
@@ -216,10 +226,10 @@ escrow_status grant_make_in(struct escrow_host_engine *host, struct host_grant *
 	uint64_t id = atomic_load(&grant->head.handle), handle = 0;
 	struct escrow_grant_args ours;
 	struct escrow_error theirs;
-	escrow_status status = grant_translate(host, g, &grant->args, id, &ours);
+	escrow_status status = grant_translate(host, g, &grant->args, id, &ours, error);
 
 	if (status != ESCROW_OK)
-		return error_set(error, status, "grant: no such region or peer");
+		return status;
 	error_clear(&theirs);
 	status = g->ops->grant(g->engine, &ours, &handle, &theirs);
 	g_mutex_lock(&host->lock);
@@ -368,7 +378,9 @@ escrow_status remote_import_in(struct escrow_host_engine *host, struct host_remo
 	escrow_status status;
 
 	if (!peer)
-		return error_set(error, ESCROW_E_INVALID, "import: no such peer");
+		return error_set(error, ESCROW_E_INVALID,
+				 "import: peer 0x%" PRIx64 ": this engine has no such peer",
+				 remote->peer);
 	error_clear(&theirs);
 	status =
 		g->ops->import_grant(g->engine, peer, args->bytes, args->len, id, &handle, &theirs);

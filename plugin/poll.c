@@ -158,6 +158,15 @@ static __attribute__((noinline)) struct escrow_event *poll_own(struct escrow_hos
 	return to;
 }
 
+/* Another thread polls, which no backend has to stand. */
+static __attribute__((noinline, cold)) escrow_status poll_beside(struct escrow_host_engine *host)
+{
+	if (!atomic_exchange(&host->polled_twice, 1))
+		services_log(host->services, ESCROW_LOG_HOST_MISBEHAVES,
+			     "poll is called while another call of it is under way: one at a time");
+	return ESCROW_E_BUSY;
+}
+
 int32_t escrow_poll(struct escrow_host_engine *host, struct escrow_event *events, uint32_t max)
 {
 	escrow_status status = host_check(host);
@@ -174,7 +183,8 @@ int32_t escrow_poll(struct escrow_host_engine *host, struct escrow_event *events
 	if (G_UNLIKELY(max == 0 || atomic_load(&host->ended) == HOST_ENDED_CLOSED))
 		return 0;
 	end = events + max;
-	mark = inside_enter_alone(&host->inside);
+	if (G_UNLIKELY(!inside_enter_alone(&host->inside, &mark)))
+		return poll_beside(host);
 	slots = atomic_load(&host->slots);
 	g = atomic_load(&host->generations[0]);
 	/* As long as there was no swap, the first place of the list is the only one. */

@@ -23,12 +23,15 @@ static uint64_t monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static int32_t service_log_enabled(void *ctx, int32_t level)
+bool services_hear(const struct services *services, int32_t level)
 {
-	const struct services *services = ctx;
-
 	return services->log && !__atomic_load_n(&services->orphan, __ATOMIC_ACQUIRE) &&
 	       (level <= services->log_level || level >= ESCROW_LOG_HOST_MISBEHAVES);
+}
+
+static int32_t service_log_enabled(void *ctx, int32_t level)
+{
+	return services_hear(ctx, level);
 }
 
 static void service_log(void *ctx, int32_t level, const char *component, const char *text,
@@ -36,7 +39,7 @@ static void service_log(void *ctx, int32_t level, const char *component, const c
 {
 	struct services *services = ctx;
 
-	if (service_log_enabled(ctx, level))
+	if (services_hear(services, level))
 		services->log(services->ctx, level, component ? component : "backend",
 			      text ? text : "");
 }
@@ -155,7 +158,7 @@ void services_log(struct services *services, int32_t level, const char *format, 
 	char text[256];
 	va_list args;
 
-	if (!service_log_enabled(services, level))
+	if (!services_hear(services, level))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);

@@ -3,6 +3,8 @@
 #ifndef SERVICES_H
 #define SERVICES_H
 
+#include <stdbool.h>
+
 #include <escrow/budget.h>
 
 #include "plugin/escrow.h"
@@ -24,6 +26,9 @@ void services_init(struct services *services, const struct escrow_host_args *arg
 
 /* Texts and times come from us from now on. */
 void services_orphan(struct services *services);
+
+/* Does anybody want texts of this level? */
+bool services_hear(const struct services *services, int32_t level);
 
 /* A text of the library itself. */
 void services_log(struct services *services, int32_t level, const char *format, ...)

@@ -4,12 +4,22 @@
 
 #include "plugin/table.h"
 
+uint32_t table_first_generation(void)
+{
+	static _Atomic uint32_t given;
+
+	/* 2^32 over the golden ratio: neighbours lie far apart, of however many (Knuth, vol. 3, 6.4). */
+	return atomic_fetch_add_explicit(&given, 1, memory_order_relaxed) * UINT32_C(2654435769) >>
+	       4;
+}
+
 void table_init(struct table *table, uint64_t kind, size_t size)
 {
 	memset(table, 0, sizeof(*table));
 	table->kind = kind;
 	table->size = (size + 63) & ~(size_t)63;
 	table->free = TABLE_NONE;
+	table->first = table_first_generation();
 }
 
 void table_fini(struct table *table)
@@ -35,6 +45,7 @@ static struct table_entry *table_new_place(struct table *table)
 	}
 	entry = table_place_at(table, table->places);
 	entry->place = table->places++;
+	entry->generation = table->first;
 	return entry;
 }
 

@@ -42,12 +42,19 @@ struct table_entry {
 
 struct table {
 	uint64_t kind;
-	size_t size; /* of an entry */
+	uint32_t first; /* generation of a new place */
+	size_t size;    /* of an entry */
 	_Atomic uint32_t places;
 	uint32_t free; /* first free place, or TABLE_NONE */
 	_Atomic uint32_t used;
 	_Atomic(char *) chunks[TABLE_CHUNKS];
 };
+
+/*
+ * [any] Where generations begin: elsewhere in each table of the process, so that the handle of another engine is hardly
+ * ever one of this.
+ */
+uint32_t table_first_generation(void);
 
 void table_init(struct table *table, uint64_t kind, size_t size);
 void table_fini(struct table *table);

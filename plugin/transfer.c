@@ -354,6 +354,18 @@ EXPANDED int32_t transfer_one(struct caller c, const struct escrow_op *op, uint6
 	return taken;
 }
 
+/* None was taken. */
+static __attribute__((noinline, cold)) escrow_status transfer_refused(
+	struct escrow_host_engine *host, const struct escrow_op *op, escrow_status status)
+{
+	/* a handle that went with the engine */
+	if (status == ESCROW_E_INVALID && atomic_load(&host->closing))
+		status = ESCROW_E_STATE;
+	if (status != ESCROW_E_AGAIN)
+		transfer_tell(host, op, status);
+	return status;
+}
+
 int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op *op, uint32_t n,
 			uint32_t stride, uint32_t flags, uint64_t *ops)
 {
@@ -368,8 +380,10 @@ int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op 
 		return ESCROW_E_UNSUPPORTED;
 	if (G_UNLIKELY(n == 0))
 		return 0;
-	if (G_UNLIKELY(!op || !ops || stride < sizeof(*op) || stride % 8 != 0 || n > INT32_MAX))
+	if (G_UNLIKELY(!op || !ops || stride < sizeof(*op) || stride % 8 != 0 || n > INT32_MAX)) {
+		transfer_tell_args(host, op, n, stride, ops);
 		return ESCROW_E_INVALID;
+	}
 	mark = inside_enter(&host->inside);
 	c.host = host;
 	c.generation = transfer_serves(host);
@@ -379,10 +393,7 @@ int32_t escrow_transfer(struct escrow_host_engine *host, const struct escrow_op 
 						: transfer_several(c, op, n, stride, ops);
 	}
 	inside_leave(mark);
-	/* a handle that went with the engine */
-	if (G_UNLIKELY(taken == ESCROW_E_INVALID) && atomic_load(&host->closing))
-		taken = ESCROW_E_STATE;
-	return taken;
+	return G_LIKELY(taken >= 0) ? taken : transfer_refused(host, op, taken);
 }
 
 escrow_status escrow_cancel(struct escrow_host_engine *host, uint64_t id)

@@ -115,7 +115,7 @@ typedef int32_t escrow_status;
 #define ESCROW_E_CANCELED -201
 #define ESCROW_E_PEER_LOST -202
 #define ESCROW_E_STALE_EPOCH -203 /* of another incarnation or epoch of the peer */
-#define ESCROW_E_ACCESS -204      /* the peer's grant does not cover the access */
+#define ESCROW_E_ACCESS -204      /* the peer's grant does not cover the access; see also revoke */
 #define ESCROW_E_REFUSED -205     /* the peer refused the connection or the import */
 
 /* -300..-399: the engine */
@@ -642,7 +642,10 @@ struct escrow_ops {
 	/*
 	 * [ctl] NB.  Takes authority back: IN_PROGRESS, then GRANT_REVOKED, after which no byte
 	 * can be read or written through it, or QUARANTINED.  Waits for no peer.  A second call is
-	 * IN_PROGRESS without effect.  flags 0.
+	 * IN_PROGRESS without effect.  flags 0.  An op of the peer that comes too late is refused by
+	 * the device of this end, E_ACCESS at the peer's: with an RDMA device that ends their
+	 * connection, and PEER_DOWN follows at both ends (escrow-rdma(7)).  So revoke what the peer has
+	 * said that it is done with.
 	 */
 	escrow_status (*revoke)(struct escrow_engine *engine, uint64_t grant, uint32_t flags);
 
