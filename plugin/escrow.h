@@ -7,12 +7,11 @@
  * may still touch; and answers who may touch a range now.  libescrow(3) explains, this page lists.
  *
  * Everything here is plain C.  Handles (uint64_t) of regions, peers, grants, remotes and ops are the
- * host engine's own: they survive a swap and are never 0; those of another engine are refused as
- * stale ones are (all but once in 2^28).  Thread tags, blocking classes, pointer
- * marks, sizes of structs and status codes are those of escrow/backend.h; a host engine adds none of its own locks to
- * the data path.  Where a function has the name of a slot, the slot's text holds for it too.  In a child of fork each that
- * takes an engine answers E_STATE, or NULL or 0 where it answers no status; of a process that had opened one, so do those
- * of the whole process: escrow_ledger, escrow_withheld, escrow_quota_*.
+ * host engine's own: they survive a swap and are never 0; another engine's are as stale (all but once in 2^28).
+ * Thread tags, blocking classes, pointer marks, sizes of structs and status codes are those of escrow/backend.h; a host
+ * engine adds none of its own locks to the data path.  Where a function has the name of a slot, the slot's text holds for it
+ * too.  In a child of fork each that takes an engine answers E_STATE, or NULL or 0 where it answers no status; of a process
+ * that had opened one, so do those of the whole process: escrow_ledger, escrow_withheld, escrow_quota_*.
  */
 #ifndef ESCROW_ESCROW_H
 #define ESCROW_ESCROW_H
@@ -323,17 +322,13 @@ ESCROW_API escrow_status escrow_forget_grant(struct escrow_host_engine *engine, 
 
 /*
  * [data] NB.  As transfer, and as many callers as the backend's ESCROW_CAP_TRANSFER_MT allows.  No
- * lock, no allocation.  Also E_BUSY: a borrow stands in the way; E_AGAIN: the gate of a swap is
- * shut, or max_ops are outstanding (ROOM follows).  What was wrong with an op, no status tells: log_level
- * ESCROW_LOG_DEBUG (escrow_open) has it logged.
+ * lock, no allocation.  Also E_BUSY: a borrow stands in the way; E_AGAIN: the gate of a swap is shut, or max_ops
+ * are outstanding (ROOM follows).  What was wrong with an op is logged for log_level ESCROW_LOG_DEBUG.
  */
 ESCROW_API int32_t escrow_transfer(struct escrow_host_engine *engine, const struct escrow_op *op,
 				   uint32_t n, uint32_t stride, uint32_t flags, uint64_t *ops);
 
-/*
- * As the slots: [any], [poll] with events of all generations, the host's handles and tokens.  A poll beside
- * another of the same engine is E_BUSY, and logged once as ESCROW_LOG_HOST_MISBEHAVES.
- */
+/* As the slots: [any], [poll] with events of all generations, the host's handles and tokens; E_BUSY, logged: beside another. */
 ESCROW_API escrow_status escrow_cancel(struct escrow_host_engine *engine, uint64_t op);
 ESCROW_API int32_t escrow_poll(struct escrow_host_engine *engine, struct escrow_event *events,
 			       uint32_t max);
