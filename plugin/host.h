@@ -236,14 +236,18 @@ static inline void quota_ops_give(uint64_t n)
 	atomic_fetch_sub_explicit(&quota_ops_used, n, memory_order_relaxed);
 }
 
-/* [any] One op; false: there is no room for it. */
-static inline bool quota_op_take(void)
+/* [any] n ops: for how many there is room. */
+static inline uint32_t quota_ops_take(uint32_t n)
 {
-	if (atomic_fetch_add_explicit(&quota_ops_used, 1, memory_order_relaxed) <
-	    atomic_load_explicit(&quota_ops_limit, memory_order_relaxed))
-		return true;
-	quota_ops_give(1);
-	return false;
+	uint64_t used = atomic_fetch_add_explicit(&quota_ops_used, n, memory_order_relaxed);
+	uint64_t limit = atomic_load_explicit(&quota_ops_limit, memory_order_relaxed);
+	uint32_t room;
+
+	if (G_LIKELY(used + n <= limit))
+		return n;
+	room = used < limit ? (uint32_t)(limit - used) : 0;
+	quota_ops_give(n - room);
+	return room;
 }
 
 #define QUOTA_REGION(length) (&(struct escrow_quota){.bytes = (length), .regions = 1})

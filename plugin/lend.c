@@ -33,6 +33,25 @@ void lend_fini(struct lend *lend)
 	lend->ranges = NULL;
 }
 
+uint32_t lend_take_some(struct lend *lend, struct lend_op **ops, uint32_t n)
+{
+	uint64_t head = atomic_load(&lend->free);
+	uint32_t rest, taken;
+
+	do {
+		rest = (uint32_t)head;
+		for (taken = 0; taken < n && rest != 0; taken++) {
+			ops[taken] = &lend->ops[rest - 1];
+			rest = atomic_load_explicit(&ops[taken]->next, memory_order_relaxed);
+		}
+		if (taken == 0)
+			return 0;
+	} while (!atomic_compare_exchange_weak(&lend->free, &head, lend_list(head, rest)));
+	for (uint32_t i = 0; i < taken; i++)
+		lend_begin(lend, (uint32_t)(ops[i] - lend->ops));
+	return taken;
+}
+
 uint32_t lend_used(struct lend *lend)
 {
 	uint32_t used = 0;

@@ -90,24 +90,37 @@ static inline uint64_t lend_list(uint64_t head, uint32_t place_and_1)
 	return ((head >> 32) + 1) << 32 | place_and_1;
 }
 
-/* [any] A place for an op with an id of its own and both holders, its other words as they were; NULL: all are taken. */
+/* A place that was taken out of the list: an id of its own, both holders, its other words as they were. */
+static inline struct lend_op *lend_begin(struct lend *lend, uint32_t place)
+{
+	struct lend_op *op = &lend->ops[place];
+
+	op->generation++;
+	atomic_store_explicit(&op->holders, 2, memory_order_relaxed);
+	lend_put(&op->backend_op, 0);
+	lend_put(&op->id, table_handle(TABLE_OP, op->generation, place));
+	return op;
+}
+
+/* [any] A place for an op; NULL: all are taken. */
 static inline struct lend_op *lend_take(struct lend *lend)
 {
-	uint64_t head = atomic_load(&lend->free), next;
-	struct lend_op *op;
+	uint64_t head = atomic_load(&lend->free), rest;
 
 	do {
 		if ((uint32_t)head == 0)
 			return NULL;
-		op = &lend->ops[(uint32_t)head - 1];
-		next = lend_list(head, atomic_load_explicit(&op->next, memory_order_relaxed));
-	} while (!atomic_compare_exchange_weak(&lend->free, &head, next));
-	op->generation++;
-	atomic_store_explicit(&op->holders, 2, memory_order_relaxed);
-	lend_put(&op->backend_op, 0);
-	lend_put(&op->id, table_handle(TABLE_OP, op->generation, (uint32_t)head - 1));
-	return op;
+		rest = lend_list(head, atomic_load_explicit(&lend->ops[(uint32_t)head - 1].next,
+							    memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak(&lend->free, &head, rest));
+	return lend_begin(lend, (uint32_t)head - 1);
 }
+
+/*
+ * [any] Places for n ops: how many there were.  Those behind the first are found by words that others may be writing: if
+ * they did, the list is not as it was.
+ */
+uint32_t lend_take_some(struct lend *lend, struct lend_op **ops, uint32_t n);
 
 /* A range of this region that it will lend. */
 static inline void lend_note(struct lend_range *range, uint64_t region,
@@ -136,21 +149,41 @@ static inline void lend_taken(struct lend_op *op, uint64_t backend_op)
 	lend_put(&op->backend_op, backend_op);
 }
 
-/* One holder less; true: it was the last one, and the place is free. */
-static inline bool lend_drop(struct lend *lend, struct lend_op *op)
+/* One holder less; true: it was the last one, and the place is free, though not in the list: lend_give. */
+static inline bool lend_left(struct lend_op *op)
 {
-	uint32_t own = table_place(atomic_load_explicit(&op->id, memory_order_relaxed)) + 1;
-	uint64_t head;
-
 	/* Who is alone stays so. */
 	if (atomic_load(&op->holders) != 1 && atomic_fetch_sub(&op->holders, 1) != 1)
 		return false;
 	lend_put(&op->id, 0);
 	atomic_store_explicit(&op->state, LEND_FREE, memory_order_release);
-	head = atomic_load(&lend->free);
+	return true;
+}
+
+/* Of two that lend_left has freed, and which nobody else knows of: in the list, the other one comes next. */
+static inline void lend_link(const struct lend *lend, struct lend_op *op,
+			     const struct lend_op *next)
+{
+	atomic_store_explicit(&op->next, (uint32_t)(next - lend->ops) + 1, memory_order_relaxed);
+}
+
+/* [any] Puts places into the list that are one behind the other already, from the first to the last. */
+static inline void lend_give(struct lend *lend, const struct lend_op *first, struct lend_op *last)
+{
+	uint32_t place = (uint32_t)(first - lend->ops);
+	uint64_t head = atomic_load(&lend->free);
+
 	do
-		atomic_store_explicit(&op->next, (uint32_t)head, memory_order_relaxed);
-	while (!atomic_compare_exchange_weak(&lend->free, &head, lend_list(head, own)));
+		atomic_store_explicit(&last->next, (uint32_t)head, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak(&lend->free, &head, lend_list(head, place + 1)));
+}
+
+/* lend_left, and the place back into the list. */
+static inline bool lend_drop(struct lend *lend, struct lend_op *op)
+{
+	if (!lend_left(op))
+		return false;
+	lend_give(lend, op, op);
 	return true;
 }
 

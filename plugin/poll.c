@@ -5,14 +5,12 @@
 #include "plugin/event.h"
 
 /* ---- Events: those of ops without a lock ---------------------------------------------------------- */
-/* The op has ended, and its ranges are the host's again. */
+/* Its ranges are the host's again. */
 static inline void event_gives_back(struct escrow_host_engine *host, struct lend_op *op)
 {
 	if (G_UNLIKELY(host->flags))
 		guard_lend(host, op, false);
 	lend_end(op);
-	lend_drop(&host->lend, op);
-	quota_ops_give(1);
 }
 
 /* An op's, in the host's words; false: the host is not to see it. */
@@ -29,8 +27,11 @@ static bool event_op(struct escrow_host_engine *host, const struct host_generati
 	e->user = op->user;
 	/* a custody that is not known gives nothing back */
 	if (e->kind == ESCROW_EV_OP_RETURNED ||
-	    (e->kind == ESCROW_EV_OP_DONE && e->custody == ESCROW_CUSTODY_RETURNED))
+	    (e->kind == ESCROW_EV_OP_DONE && e->custody == ESCROW_CUSTODY_RETURNED)) {
 		event_gives_back(host, op);
+		lend_drop(&host->lend, op);
+		quota_ops_give(1);
+	}
 	return true;
 }
 
@@ -43,20 +44,23 @@ static __attribute__((noinline)) bool event_other(struct escrow_host_engine *hos
 	return event_control(host, g, e);
 }
 
-/* Most are of an op that is done and over: event_op, of one in which nothing is odd. */
-static inline bool event_take(struct escrow_host_engine *host, struct host_generation *g,
-			      struct escrow_event *e)
+/*
+ * Most are of an op that is done and over, in which nothing is odd: what event_op does of it, but that its place and
+ * its share of the quota are not given back.  NULL: it is another event, and as it was.
+ */
+EXPANDED struct lend_op *event_ended(struct escrow_host_engine *host,
+				     const struct host_generation *g, struct escrow_event *e)
 {
 	struct lend_op *op = lend_find(&host->lend, e->user);
 
 	if (G_UNLIKELY(e->kind != ESCROW_EV_OP_DONE || e->custody != ESCROW_CUSTODY_RETURNED ||
 		       !op || atomic_load(&op->engine_generation) != g->number ||
 		       atomic_load(&op->state) != LEND_LENT))
-		return event_other(host, g, e);
+		return NULL;
 	e->object = e->user;
 	e->user = op->user;
 	event_gives_back(host, op);
-	return true;
+	return op;
 }
 
 /* ---- Polling --------------------------------------------------------------------------------------- */
@@ -69,21 +73,51 @@ static __attribute__((noinline, cold)) uint32_t poll_odd(const struct escrow_hos
 	return asked;
 }
 
-/* Of the n events at `to` those that the host is to see come first; where the next one goes. */
-static inline struct escrow_event *poll_keep(struct escrow_host_engine *host,
-					     struct host_generation *g, struct escrow_event *to,
-					     uint32_t n)
+/* Is the host to see the event at `to`?  Where the next one goes. */
+EXPANDED struct escrow_event *poll_keep_one(struct escrow_host_engine *host,
+					    struct host_generation *g, struct escrow_event *to)
 {
-	struct escrow_event *e = to;
+	struct lend_op *ended = event_ended(host, g, to);
 
-	do {
-		if (!event_take(host, g, e))
+	if (G_LIKELY(ended)) {
+		lend_drop(&host->lend, ended);
+		quota_ops_give(1);
+	} else if (!event_other(host, g, to)) {
+		return to;
+	}
+	to->seq = ++host->seq;
+	return to + 1;
+}
+
+/* The same of n: those that it is to see come first.  What the ops leave behind is given back together. */
+static __attribute__((noinline)) struct escrow_event *poll_keep(struct escrow_host_engine *host,
+								struct host_generation *g,
+								struct escrow_event *to, uint32_t n)
+{
+	struct lend_op *ended, *first = NULL, *last = NULL;
+	struct escrow_event *end = to + n;
+	uint32_t nended = 0;
+
+	for (struct escrow_event *e = to; e < end; e++) {
+		ended = event_ended(host, g, e);
+		if (!ended && !event_other(host, g, e))
 			continue;
+		nended += ended != NULL;
+		if (ended && lend_left(ended)) {
+			if (first)
+				lend_link(&host->lend, ended, first);
+			else
+				last = ended;
+			first = ended;
+		}
 		e->seq = ++host->seq;
 		if (G_UNLIKELY(e != to))
 			*to = *e;
 		to++;
-	} while (e++, G_UNLIKELY(--n));
+	}
+	if (first)
+		lend_give(&host->lend, first, last);
+	quota_ops_give(nended);
 	return to;
 }
 
@@ -112,7 +146,7 @@ EXPANDED struct polled poll_generation(struct escrow_host_engine *host, struct h
 		n = (uint32_t)got;
 		if (G_UNLIKELY(n > asked))
 			n = poll_odd(host, asked, got);
-		p.to = poll_keep(host, g, p.to, n);
+		p.to = n == 1 ? poll_keep_one(host, g, p.to) : poll_keep(host, g, p.to, n);
 	} while (G_UNLIKELY(n == asked) && p.to < end);
 	return p;
 }

@@ -93,17 +93,44 @@ EXPANDED escrow_status transfer_look(const struct lend_range *range, struct host
 }
 
 /*
- * A place for an op, or NULL and ROOM follows.  Who finds none says so and then looks again; who gives one back does it
- * the other way round: so that at least one sees the other.
+ * There is no place: ROOM follows.  Who finds none says so and then looks again; who gives one back does it the other way
+ * round: so that at least one sees the other.
  */
-static inline struct lend_op *transfer_place(struct escrow_host_engine *host)
+static __attribute__((noinline, cold)) uint32_t transfer_again(struct escrow_host_engine *host,
+							       struct lend_op **places, uint32_t n)
 {
-	struct lend_op *lent = lend_take(&host->lend);
-
-	if (G_LIKELY(lent))
-		return lent;
 	atomic_store(&host->want_room, 1);
-	return lend_take(&host->lend);
+	return lend_take_some(&host->lend, places, n);
+}
+
+/* A place for an op; or why there is none. */
+EXPANDED escrow_status transfer_place(struct escrow_host_engine *host, struct lend_op **place)
+{
+	if (G_UNLIKELY(!quota_ops_take(1)))
+		return ESCROW_E_QUOTA;
+	*place = lend_take(&host->lend);
+	if (G_LIKELY(*place) || transfer_again(host, place, 1))
+		return ESCROW_OK;
+	quota_ops_give(1);
+	return ESCROW_E_AGAIN;
+}
+
+/* Places for n at most: how many there were, and why none. */
+static inline uint32_t transfer_places(struct escrow_host_engine *host, struct lend_op **places,
+				       uint32_t n, escrow_status *status)
+{
+	uint32_t room = quota_ops_take(n), taken;
+
+	*status = ESCROW_E_QUOTA;
+	if (!room)
+		return 0;
+	taken = lend_take_some(&host->lend, places, room);
+	if (!taken)
+		taken = transfer_again(host, places, room);
+	if (taken < room)
+		quota_ops_give(room - taken);
+	*status = taken ? ESCROW_OK : ESCROW_E_AGAIN;
+	return taken;
 }
 
 /* One holder less.  Of the last one poll knows nothing, and whoever waits may be asleep. */
@@ -178,39 +205,23 @@ EXPANDED escrow_status transfer_lend(struct caller c, struct named *named, struc
 	return ESCROW_OK;
 }
 
-/* One op of n ranges, in the backend's words, and the place that it has: all or nothing. */
-EXPANDED escrow_status transfer_add(struct caller c, struct named *named,
-				    const struct escrow_op *op, uint32_t n, struct lend_op **place,
-				    struct escrow_op *out, struct escrow_sge *ranges)
+/* One op of n ranges at its place, in the backend's words: all or nothing. */
+EXPANDED escrow_status transfer_add(struct caller c, struct named *named, struct lend_op *lent,
+				    const struct escrow_op *op, uint32_t n, struct escrow_op *out,
+				    struct escrow_sge *ranges)
 {
-	struct lend_op *lent;
-	escrow_status status;
-
 	if (G_UNLIKELY(n > c.host->lend.max_ranges))
 		return ESCROW_E_LIMIT;
 	if (G_UNLIKELY(n && !op->sge))
 		return ESCROW_E_INVALID;
-	if (G_UNLIKELY(!quota_op_take()))
-		return ESCROW_E_QUOTA;
-	lent = transfer_place(c.host);
-	if (G_UNLIKELY(!lent)) {
-		quota_ops_give(1);
-		return ESCROW_E_AGAIN;
-	}
-	status = transfer_lend(c, named, lent, op, n, out, ranges);
-	if (G_UNLIKELY(status != ESCROW_OK)) {
-		transfer_drop(c.host, lent);
-		return status;
-	}
-	*place = lent;
-	return ESCROW_OK;
+	return transfer_lend(c, named, lent, op, n, out, ranges);
 }
 
 /* An op of n ranges as the i-th of the batch, with its ranges behind those of the others. */
 EXPANDED escrow_status transfer_batch(struct caller c, struct batch *b, const struct escrow_op *op,
 				      uint32_t n, uint32_t i, uint32_t nranges)
 {
-	return transfer_add(c, &b->named, op, n, &b->lent[i], &b->ops[i], &b->ranges[nranges]);
+	return transfer_add(c, &b->named, b->lent[i], op, n, &b->ops[i], &b->ranges[nranges]);
 }
 
 static __attribute__((noinline)) escrow_status transfer_ranges(struct caller c, struct batch *b,
@@ -272,15 +283,22 @@ static const struct escrow_op *transfer_next(const struct escrow_op *op, uint32_
 	return (const void *)((const char *)op + (size_t)n * stride);
 }
 
+static inline void transfer_drop_all(struct escrow_host_engine *host, struct lend_op **lent,
+				     uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		transfer_drop(host, lent[i]);
+}
+
 /* Ops as long as they fit one batch, n at most: *added, and why it stopped at one. */
 static inline escrow_status transfer_collect(struct caller c, struct batch *b,
 					     const struct escrow_op *op, uint32_t n,
 					     uint32_t stride, uint32_t *added)
 {
-	uint32_t i, nranges = 0, of;
-	escrow_status status = ESCROW_OK;
+	escrow_status status;
+	uint32_t i, nranges = 0, of, places = transfer_places(c.host, b->lent, n, &status);
 
-	for (i = 0; i < n; i++, op = transfer_next(op, 1, stride)) {
+	for (i = 0; i < places; i++, op = transfer_next(op, 1, stride)) {
 		of = op->nsge;
 		if (i && of > TRANSFER_RANGES - nranges)
 			break;
@@ -290,6 +308,7 @@ static inline escrow_status transfer_collect(struct caller c, struct batch *b,
 			break;
 		nranges += of;
 	}
+	transfer_drop_all(c.host, b->lent + i, places - i);
 	*added = i;
 	return status;
 }
@@ -301,8 +320,7 @@ static inline int32_t transfer_flush(struct caller c, struct batch *b, uint32_t 
 
 	for (i = 0; i < taken; i++)
 		ids[i] = transfer_taken(c.host, b->lent[i], b->ids[i]);
-	for (; i < (int32_t)n; i++)
-		transfer_drop(c.host, b->lent[i]);
+	transfer_drop_all(c.host, b->lent + i, n - (uint32_t)i);
 	return taken;
 }
 
@@ -342,10 +360,16 @@ EXPANDED int32_t transfer_one(struct caller c, const struct escrow_op *op, uint6
 	struct escrow_op out;
 	struct escrow_sge range;
 	uint64_t backend_op;
-	int32_t taken = transfer_add(c, &named, op, 1, &lent, &out, &range);
+	escrow_status status = transfer_place(c.host, &lent);
+	int32_t taken;
 
-	if (G_UNLIKELY(taken != ESCROW_OK))
-		return taken;
+	if (G_UNLIKELY(status != ESCROW_OK))
+		return status;
+	status = transfer_add(c, &named, lent, op, 1, &out, &range);
+	if (G_UNLIKELY(status != ESCROW_OK)) {
+		transfer_drop(c.host, lent);
+		return status;
+	}
 	taken = transfer_hand(c, &out, 1, &backend_op);
 	if (G_LIKELY(taken == 1))
 		*id = transfer_taken(c.host, lent, backend_op);
