@@ -239,15 +239,21 @@ static inline void quota_ops_give(uint64_t n)
 /* [any] n ops: for how many there is room. */
 static inline uint32_t quota_ops_take(uint32_t n)
 {
-	uint64_t used = atomic_fetch_add_explicit(&quota_ops_used, n, memory_order_relaxed);
-	uint64_t limit = atomic_load_explicit(&quota_ops_limit, memory_order_relaxed);
-	uint32_t room;
+	uint64_t limit = atomic_load_explicit(&quota_ops_limit, memory_order_relaxed), used;
 
-	if (G_LIKELY(used + n <= limit))
+	if (G_LIKELY(limit == UINT64_MAX)) {
+		atomic_fetch_add_explicit(&quota_ops_used, n, memory_order_relaxed);
 		return n;
-	room = used < limit ? (uint32_t)(limit - used) : 0;
-	quota_ops_give(n - room);
-	return room;
+	}
+	/* Never more than there is, not even for a moment: others would be told that nothing is left. */
+	used = atomic_load_explicit(&quota_ops_used, memory_order_relaxed);
+	do {
+		if (used >= limit)
+			return 0;
+		n = (uint32_t)MIN(n, limit - used);
+	} while (!atomic_compare_exchange_weak_explicit(
+		&quota_ops_used, &used, used + n, memory_order_relaxed, memory_order_relaxed));
+	return n;
 }
 
 #define QUOTA_REGION(length) (&(struct escrow_quota){.bytes = (length), .regions = 1})

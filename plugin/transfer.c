@@ -205,23 +205,23 @@ EXPANDED escrow_status transfer_lend(struct caller c, struct named *named, struc
 	return ESCROW_OK;
 }
 
-/* One op of n ranges at its place, in the backend's words: all or nothing. */
-EXPANDED escrow_status transfer_add(struct caller c, struct named *named, struct lend_op *lent,
-				    const struct escrow_op *op, uint32_t n, struct escrow_op *out,
-				    struct escrow_sge *ranges)
+/* Asked before a place is: what can never be is not waited for. */
+EXPANDED escrow_status transfer_shape(struct caller c, const struct escrow_op *op, uint32_t n)
 {
 	if (G_UNLIKELY(n > c.host->lend.max_ranges))
 		return ESCROW_E_LIMIT;
-	if (G_UNLIKELY(n && !op->sge))
-		return ESCROW_E_INVALID;
-	return transfer_lend(c, named, lent, op, n, out, ranges);
+	return G_UNLIKELY(n && !op->sge) ? ESCROW_E_INVALID : ESCROW_OK;
 }
 
-/* An op of n ranges as the i-th of the batch, with its ranges behind those of the others. */
+/* An op of n ranges as the i-th of the batch, with its ranges behind those of the others: all or nothing. */
 EXPANDED escrow_status transfer_batch(struct caller c, struct batch *b, const struct escrow_op *op,
 				      uint32_t n, uint32_t i, uint32_t nranges)
 {
-	return transfer_add(c, &b->named, b->lent[i], op, n, &b->ops[i], &b->ranges[nranges]);
+	escrow_status status = transfer_shape(c, op, n);
+
+	return status == ESCROW_OK ? transfer_lend(c, &b->named, b->lent[i], op, n, &b->ops[i],
+						   &b->ranges[nranges])
+				   : status;
 }
 
 static __attribute__((noinline)) escrow_status transfer_ranges(struct caller c, struct batch *b,
@@ -295,9 +295,13 @@ static inline escrow_status transfer_collect(struct caller c, struct batch *b,
 					     const struct escrow_op *op, uint32_t n,
 					     uint32_t stride, uint32_t *added)
 {
-	escrow_status status;
-	uint32_t i, nranges = 0, of, places = transfer_places(c.host, b->lent, n, &status);
+	escrow_status status = transfer_shape(c, op, op->nsge);
+	uint32_t i, nranges = 0, of, places;
 
+	*added = 0;
+	if (status != ESCROW_OK)
+		return status;
+	places = transfer_places(c.host, b->lent, n, &status);
 	for (i = 0; i < places; i++, op = transfer_next(op, 1, stride)) {
 		of = op->nsge;
 		if (i && of > TRANSFER_RANGES - nranges)
@@ -360,12 +364,15 @@ EXPANDED int32_t transfer_one(struct caller c, const struct escrow_op *op, uint6
 	struct escrow_op out;
 	struct escrow_sge range;
 	uint64_t backend_op;
-	escrow_status status = transfer_place(c.host, &lent);
+	escrow_status status = transfer_shape(c, op, 1);
 	int32_t taken;
 
 	if (G_UNLIKELY(status != ESCROW_OK))
 		return status;
-	status = transfer_add(c, &named, lent, op, 1, &out, &range);
+	status = transfer_place(c.host, &lent);
+	if (G_UNLIKELY(status != ESCROW_OK))
+		return status;
+	status = transfer_lend(c, &named, lent, op, 1, &out, &range);
 	if (G_UNLIKELY(status != ESCROW_OK)) {
 		transfer_drop(c.host, lent);
 		return status;

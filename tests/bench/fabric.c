@@ -7,7 +7,7 @@
  *
  * Without ADDRESS: the end whose memory is written or read.  It listens for the connection, and then on TCP PORT, which
  * is also how it learns that all is over.  The other prints one line: bytes, ops, seconds, and, of DEPTH 1, the median
- * time in us of an op and what lies between it and the next, as pong does.  After the connection nothing but RMA passes.  PAUSE_MS waits so long before
+ * time in us from one completion to the next, as lone does.  After the connection nothing but RMA passes.  PAUSE_MS waits so long before
  * each look at the completions, for callgrind: looks in vain would count.
  */
 #include "config.h"

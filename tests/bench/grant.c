@@ -177,6 +177,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
+	rail_arguments(argc, argv, 2);
 	rounds = (uint32_t)rail_number(argc, argv, 1, rounds, MOST_ROUNDS);
 	batches = (uint32_t)rail_number(argc, argv, 2, batches, MOST_BATCHES);
 	return rail_run("bench-grant", in_turns);

@@ -81,14 +81,9 @@ static void post(uint64_t round)
 {
 	struct escrow_sge sge = {here.region, MOST_BYTES, bytes};
 	struct escrow_op op = {.remote = remote, .opcode = ESCROW_WRITE, .nsge = 1, .sge = &sge};
-	struct escrow_event ev;
-	uint64_t id;
 
 	here.memory[MOST_BYTES + bytes - 1] = (uint8_t)round;
-	need(OPS->transfer(here.engine, &op, 1, sizeof(op), 0, &id) == 1, "transfer");
-	while (OPS->poll(here.engine, &ev, 1, sizeof(ev), 0) != 1)
-		;
-	need(ev.kind == ESCROW_EV_OP_DONE && ev.status == ESCROW_OK, "event");
+	rail_move(&here, &op);
 }
 
 static void await(uint64_t round)
@@ -156,6 +151,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
+	rail_arguments(argc, argv, 2);
 	bytes = rail_number(argc, argv, 1, bytes, MOST_BYTES);
 	rounds = rail_number(argc, argv, 2, rounds, MOST_ROUNDS);
 	return rail_run("bench-pong", both_ends);

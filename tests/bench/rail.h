@@ -8,9 +8,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/bench/need.h"
 #include "tests/lib/testing.h"
 #include "tests/softroce/link.h"
 #include "tests/unit/rdma-kit.h"
+
+/* The program ends where there are more arguments than it has. */
+static inline void rail_arguments(int argc, char **argv, int most)
+{
+	if (argc - 1 <= most)
+		return;
+	fprintf(stderr, "%s: %d arguments: at most %d are allowed\n", argv[0], argc - 1, most);
+	exit(2);
+}
 
 /* The i-th argument, or what it is without one; the program ends where it is no number that is allowed. */
 static inline uint64_t rail_number(int argc, char **argv, int i, uint64_t without, uint64_t most)
@@ -23,6 +33,25 @@ static inline uint64_t rail_number(int argc, char **argv, int i, uint64_t withou
 	fprintf(stderr, "%s: argument %d, %s: 1 to %llu is allowed\n", argv[0], i, argv[i],
 		(unsigned long long)most);
 	exit(2);
+}
+
+/*
+ * One op, waited for without a pause.  The engine's own thread has the lane now and then: one more try, and a ROOM, are
+ * nothing among so many.
+ */
+static inline void rail_move(struct end *e, const struct escrow_op *op)
+{
+	struct escrow_event ev;
+	uint64_t id;
+	int32_t n;
+
+	while ((n = OPS->transfer(e->engine, op, 1, sizeof(*op), 0, &id)) == ESCROW_E_AGAIN)
+		;
+	need(n == 1, "transfer");
+	do
+		n = OPS->poll(e->engine, &ev, 1, sizeof(ev), 0);
+	while (n == 0 || (n == 1 && ev.kind == ESCROW_EV_ROOM));
+	need(n == 1 && ev.kind == ESCROW_EV_OP_DONE && ev.status == ESCROW_OK, "event");
 }
 
 /* Runs it where there is a rail, as a Check test, so that what the kits assert is told. */

@@ -75,6 +75,7 @@ void device_open(struct device *device)
 	device->port = (uint8_t)port;
 	parse_address(address, &device->gid);
 	device->gid_index = gid_index(device);
+	device->mtu = IBV_MTU_1024;
 	device->pd = ibv_alloc_pd(device->context);
 	ck_assert_ptr_nonnull(device->pd);
 }
@@ -94,7 +95,8 @@ struct ibv_qp *device_qp(const struct device *device, struct ibv_cq *cq, uint32_
 		.cap = {.max_send_wr = depth,
 			.max_recv_wr = 1,
 			.max_send_sge = 1,
-			.max_recv_sge = 1},
+			.max_recv_sge = 1,
+			.max_inline_data = LINK_INLINE},
 	};
 	struct ibv_qp *qp = ibv_create_qp(device->pd, &attr);
 
@@ -112,7 +114,7 @@ static void connect_to(const struct device *device, struct ibv_qp *qp, uint32_t 
 	};
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
+		.path_mtu = device->mtu,
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,

@@ -12,12 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define LINK_INLINE 64u /* bytes that a request may bring along */
+
 /* The device of a rail, opened. */
 struct device {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
 	uint8_t port;
 	uint8_t gid_index;
+	enum ibv_mtu
+		mtu; /* of connections: 1024, so that little is many packets, unless it is set */
 	union ibv_gid gid;
 };
 

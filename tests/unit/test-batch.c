@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ops of one call that name several regions and remotes: each goes its own way, and what is stale ends the prefix. */
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/lib/testing.h"
 #include "tests/unit/pair.h"
@@ -162,6 +164,74 @@ START_TEST(what_is_stale_ends_the_prefix)
 }
 END_TEST
 
+/* ---- In the middle of a call: it is stopped at the first op of its second batch, which cannot be read at first -------- */
+#define BATCH 16u /* as plugin/transfer.c has it */
+#define PAGE 4096u
+
+static struct escrow_op *ops_of_two; /* of which the last one is on a page of its own */
+static uint64_t other;
+
+/* The first batch is done by then. */
+static void read_on(void)
+{
+	ck_assert_int_eq(mprotect(ops_of_two + BATCH, PAGE, PROT_READ | PROT_WRITE), 0);
+	pump_until(&pair.mover.kinds[ESCROW_EV_OP_DONE], BATCH);
+}
+
+static void give_the_remotes_place_away(int signal)
+{
+	read_on();
+	ck_assert_int_eq(escrow_forget_grant(pair.mover.host, remotes[0]), ESCROW_OK);
+	other = second_remote();
+	ck_assert_uint_eq((uint32_t)other, (uint32_t)remotes[0]); /* the same place */
+}
+
+static void give_the_regions_place_away(int signal)
+{
+	read_on();
+	ck_assert_int_ge(escrow_deregister(pair.mover.host, regions[1]), ESCROW_OK);
+	pump_until(&pair.mover.kinds[ESCROW_EV_REGION_RELEASED], 1);
+	other = hosting_register(pair.mover.host, other_memory, PAIR_BYTES, NULL);
+	ck_assert_uint_eq((uint32_t)other, (uint32_t)regions[1]); /* the same place */
+}
+
+/* Ops that all name the same; of them only those of the first batch are taken, and no byte of the last one goes anywhere. */
+static void expect_first_batch(void (*in_between)(int))
+{
+	struct sigaction action = {.sa_handler = in_between, .sa_flags = SA_NODEFER};
+	struct escrow_sge ranges[BATCH + 1];
+	unsigned char *pages = mmap(NULL, (size_t)2 * PAGE, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ck_assert_ptr_ne(pages, MAP_FAILED);
+	ops_of_two = (struct escrow_op *)(void *)(pages + PAGE) - BATCH;
+	for (uint32_t i = 0; i <= BATCH; i++)
+		fill(&ops_of_two[i], &ranges[i], regions[1], remotes[0], i);
+	ck_assert_int_eq(mprotect(pages + PAGE, PAGE, PROT_NONE), 0);
+	ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
+	ck_assert_int_eq(submit(ops_of_two, BATCH + 1), (int32_t)BATCH);
+	ck_assert_uint_ne(other, 0);
+	for (uint32_t i = 0; i < 100; i++)
+		pair_pump(&pair);
+	ck_assert_uint_eq(pair.mover.kinds[ESCROW_EV_OP_DONE], BATCH);
+	for (uint32_t byte = 0; byte < BYTES; byte++) {
+		ck_assert_uint_eq(pair.still.memory[BATCH * BYTES + byte], 0);
+		ck_assert_uint_eq(pair.still.memory[HALF + BATCH * BYTES + byte], 0);
+	}
+}
+
+START_TEST(the_remote_that_took_the_place_in_between_is_not_meant)
+{
+	expect_first_batch(give_the_remotes_place_away);
+}
+END_TEST
+
+START_TEST(the_region_that_took_the_place_in_between_is_not_meant)
+{
+	expect_first_batch(give_the_regions_place_away);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("batch");
@@ -170,6 +240,8 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, each_goes_its_own_way);
 	tcase_add_test(tcase, what_is_stale_ends_the_prefix);
+	tcase_add_test(tcase, the_remote_that_took_the_place_in_between_is_not_meant);
+	tcase_add_test(tcase, the_region_that_took_the_place_in_between_is_not_meant);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }

@@ -151,6 +151,43 @@ START_TEST(more_than_was_asked_for_is_cut)
 }
 END_TEST
 
+/* What a poll was refused with is told. */
+START_TEST(a_refused_poll_says_why)
+{
+	struct escrow_engine *engine;
+	struct escrow_event events[2];
+
+	say((struct escrow_event){.kind = ESCROW_EV_DEVICE});
+	hosting_fake(host, &engine)->exaggerate(engine, ESCROW_E_DEVICE - 1);
+	ck_assert_int_eq(escrow_poll(host, events, 2), ESCROW_E_DEVICE);
+	hosting_fake(host, &engine)->exaggerate(engine, 0);
+	hosting_close(host);
+}
+END_TEST
+
+/* It has ended, and the call that made it has not come back, so its number is known. */
+static uint64_t ended;
+static void it_ends_twice(void)
+{
+	hosting_finish(host, ESCROW_CUSTODY_RETURNED);
+	ended = hosting_expect(host, ESCROW_EV_OP_DONE).object;
+	say((struct escrow_event){.kind = ESCROW_EV_OP_DONE, .object = 1000, .user = ended});
+	say((struct escrow_event){.kind = ESCROW_EV_OP_RETURNED, .object = 1000, .user = ended});
+	hosting_expect_none(host);
+}
+
+START_TEST(an_op_ends_once)
+{
+	struct escrow_engine *engine;
+	uint64_t id;
+
+	hosting_fake(host, &engine)->at_transfer(engine, it_ends_twice);
+	ck_assert_int_eq(op(&id), 1);
+	ck_assert_uint_eq(id, ended);
+	hosting_close(host);
+}
+END_TEST
+
 /* A remote ends once, whoever says so: by the event of a failed import, or by forget_grant. */
 START_TEST(a_remote_ends_once)
 {
@@ -269,6 +306,8 @@ int main(void)
 	tcase_add_test(tcase, an_unknown_custody_is_held);
 	tcase_add_test(tcase, events_of_nothing_are_not_told);
 	tcase_add_test(tcase, more_than_was_asked_for_is_cut);
+	tcase_add_test(tcase, a_refused_poll_says_why);
+	tcase_add_test(tcase, an_op_ends_once);
 	tcase_add_test(tcase, a_remote_ends_once);
 	tcase_add_test(tcase, an_engine_that_never_ends_does_not_hang_the_host);
 	tcase_add_test(tcase, no_engine_is_an_answer_not_a_crash);

@@ -94,6 +94,30 @@ END_TEST
 
 /* ---- The backend ------------------------------------------------------------------------------- */
 /* It is full: that is the backend's to tell, and not before it has room. */
+/* What can never be taken is not waited for, and nobody is told of room for it. */
+START_TEST(a_malformed_op_is_none_for_later)
+{
+	struct escrow_sge range = {region, 0, 8};
+	struct escrow_op op = {.remote = remote, .opcode = ESCROW_WRITE};
+	uint64_t ids[2];
+
+	ck_assert_int_eq(move(8), 1);
+	for (uint32_t nsge = 1; nsge <= 2; nsge++) {
+		op.nsge = nsge;
+		op.sge = NULL;
+		ck_assert_int_eq(escrow_transfer(host, &op, 1, sizeof(op), 0, ids),
+				 ESCROW_E_INVALID);
+	}
+	op.nsge = 1000;
+	op.sge = &range;
+	ck_assert_int_eq(escrow_transfer(host, &op, 1, sizeof(op), 0, ids), ESCROW_E_LIMIT);
+	hosting_finish(host, ESCROW_CUSTODY_RETURNED);
+	hosting_expect(host, ESCROW_EV_OP_DONE);
+	hosting_expect_none(host);
+	hosting_close(host);
+}
+END_TEST
+
 START_TEST(no_room_is_told_while_the_backend_is_full)
 {
 	struct escrow_event event = {.kind = ESCROW_EV_ROOM};
@@ -113,6 +137,7 @@ int main(void)
 	TCase *tcase = tcase_create("host");
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_add_test(tcase, a_malformed_op_is_none_for_later);
 	tcase_add_test(tcase, a_call_that_gives_the_last_place_back_wakes_who_waits);
 	tcase_add_test(tcase, a_call_that_is_refused_wakes_who_waits);
 	tcase_add_test(tcase, no_room_is_told_while_the_backend_is_full);
