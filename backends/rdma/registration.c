@@ -37,17 +37,16 @@ static bool memlock_is_short(int rc, const struct escrow_region_args *args, uint
 	return *pinned + memlock_pages(args->addr, args->length) > *limit;
 }
 
+/* The engine says before it how many bytes, and on which device. */
 static void explain_range(int rc, const struct escrow_region_args *args, struct escrow_error *error)
 {
 	if (args->memory_kind == ESCROW_MEMORY_DMABUF)
 		error_set(error, ESCROW_E_INVALID, rc,
-			  "registering %" PRIu64 " bytes at %" PRIu64 " of dma-buf %" PRId64
-			  ": it must have them, and be one",
-			  args->length, args->dmabuf_offset, args->dmabuf_fd);
+			  "at %" PRIu64 " of dma-buf %" PRId64 ": it must have them, and be one",
+			  args->dmabuf_offset, args->dmabuf_fd);
 	else
 		error_set(error, ESCROW_E_INVALID, rc,
-			  "registering %p + %" PRIu64 ": the range must be mapped and writable",
-			  args->addr, args->length);
+			  "from %p on: the range must be mapped and writable", args->addr);
 }
 
 static int explain(int rc, const struct escrow_region_args *args, struct escrow_error *error)
@@ -55,21 +54,17 @@ static int explain(int rc, const struct escrow_region_args *args, struct escrow_
 	uint64_t pinned, limit;
 
 	if (memlock_is_short(rc, args, &pinned, &limit))
-		error_set(
-			error, ESCROW_E_MEMLOCK, rc,
-			"registering %" PRIu64 " bytes beside %" PRIu64 " that are pinned already "
-			"needs RLIMIT_MEMLOCK of at least their sum; it is %" PRIu64 " (ulimit -l)",
-			args->length, pinned, limit);
+		error_set(error, ESCROW_E_MEMLOCK, rc,
+			  "beside %" PRIu64 " bytes that are pinned already that needs "
+			  "RLIMIT_MEMLOCK of at least their sum; it is %" PRIu64 " (ulimit -l)",
+			  pinned, limit);
 	else if (rc == EAGAIN)
 		error_set(error, ESCROW_E_NO_MEMORY, rc,
-			  "registering %" PRIu64 " bytes: a control group allows no more objects "
-			  "(rdma.max, hca_object)",
-			  args->length);
+			  "a control group allows no more objects (rdma.max, hca_object)");
 	else if (rc == EFAULT || rc == EINVAL || rc == EACCES || rc == EBADF)
 		explain_range(rc, args, error);
 	else
-		error_set(error, error_status(rc), rc, "registering %p + %" PRIu64, args->addr,
-			  args->length);
+		error_set(error, error_status(rc), rc, "from %p on", args->addr);
 	return rc;
 }
 
