@@ -105,25 +105,28 @@ static GPtrArray *serving(const char *folder)
 	return all;
 }
 
-static char *choose(const char *folder)
+/* The one process that serves a ledger: TOOL_OK and its id; else it was told why none is chosen. */
+static int choose(const char *folder, char **pid)
 {
 	g_autoptr(GPtrArray) each = serving(folder);
 	/* the other end of a demo on this machine goes with the one that started it */
 	g_autoptr(GPtrArray) all = by_parent(each, NULL);
 
-	if (all->len == 1)
-		return g_strdup(g_ptr_array_index(all, 0));
 	if (!all->len) {
 		tool_complain("no process serves a ledger (" SERVERS " do)");
-		return NULL;
+		return TOOL_NOTHING;
 	}
-	g_ptr_array_add(all, NULL);
-	{
-		g_autofree char *names = g_strjoinv(" ", (char **)all->pdata);
+	if (all->len > 1) {
+		g_autofree char *names = NULL;
 
-		tool_complain("which process? %s", names);
+		g_ptr_array_add(all, NULL);
+		names = g_strjoinv(" ", (char **)all->pdata);
+		tool_complain("ledger: several processes serve one; allowed is one PID of: %s",
+			      names);
+		return TOOL_TROUBLE;
 	}
-	return NULL;
+	*pid = g_strdup(g_ptr_array_index(all, 0));
+	return TOOL_OK;
 }
 
 static char *fetch(const char *path, GError **error)
@@ -215,6 +218,7 @@ int ledger_main(int argc, char **argv)
 	};
 	g_autofree char *folder = ledger_serve_folder();
 	g_autofree char *pid = NULL;
+	int status;
 
 	if (!tool_parse(entries, NULL, "[PID]",
 			"The engines, charges and owners of a running process, and what it has in "
@@ -229,9 +233,10 @@ int ledger_main(int argc, char **argv)
 		tool_complain("ledger: \"%s\" is not a process id", argv[1]);
 		return TOOL_TROUBLE;
 	}
-	pid = argc == 2 ? g_strdup(argv[1]) : choose(folder);
-	if (!pid)
-		return TOOL_NOTHING;
+	if (argc == 2)
+		pid = g_strdup(argv[1]);
+	else if ((status = choose(folder, &pid)) != TOOL_OK)
+		return status;
 	if (!answers(folder, pid)) {
 		tool_complain("process %s serves no ledger (" SERVERS " do)", pid);
 		return TOOL_TROUBLE;

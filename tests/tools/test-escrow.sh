@@ -54,6 +54,23 @@ ledger_of_running_demo() {
 		grep -q "^process $pid$" "$dir/text"
 }
 
+# Two processes serve a ledger: which one is meant is for who asks to say.
+ledger_of_two() { # OPTION...
+	local pids=() pid rc=0
+	for _ in 1 2; do
+		"$escrow" demo -b "$mock" --rounds 1000000 --parents 1 --bytes 4096 >"$dir/demo.out" 2>&1 &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do
+		until "$escrow" ledger "$pid" >"$dir/text" && [ -s "$dir/text" ]; do kill -0 "$pid" || return 1; done
+	done
+	"$escrow" ledger "$@" >"$dir/text" 2>"$dir/why" || rc=$?
+	kill "${pids[@]}"
+	wait "${pids[@]}"
+	cat "$dir/why"
+	[ $rc = 2 ] && [ ! -s "$dir/text" ] && grep -q "one PID of: ${pids[0]} ${pids[1]}\|one PID of: ${pids[1]} ${pids[0]}" "$dir/why"
+}
+
 # killed source|requester: that end is killed while bytes move; the other says so and gives all back.
 killed() {
 	local pid cat rc
@@ -154,6 +171,8 @@ ok "conform --json is UTF-8 whatever the path" \
 ok "an unknown sub-command is trouble" status 2 "$escrow" frobnicate
 ok "no process serves a ledger: 77" status 77 "$escrow" ledger
 ok "the ledger of a running demo, text and JSON" ledger_of_running_demo
+ok "the ledger of two processes: trouble, and which there are" ledger_of_two
+ok "... also as JSON" ledger_of_two --json
 ok "demo: the source is killed" killed source
 ok "demo: the requester is killed" killed requester
 name="demo: without a device, the RDMA backend on softverbs"
