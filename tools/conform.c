@@ -62,9 +62,9 @@ static const GOptionEntry options[] = {
 	{NULL, 0, 0, 0, NULL, NULL, NULL}};
 
 static const struct tool_range ranges[] = {
-	{"jobs", 0, 1024},        /* 0: one for each processor */
-	{"timeout", 1, 86400000}, /* ms */
-	{NULL, 0, 0},
+	{.option = "jobs", .low = 0, .high = 1024},        /* 0: one for each processor */
+	{.option = "timeout", .low = 1, .high = 86400000}, /* ms */
+	{.option = NULL},
 };
 
 /* The path of a backend, or NULL after a complaint. */

@@ -30,11 +30,12 @@ static bool parse(struct demo_options *o, int *argc, char ***argv)
 		{"op", 0, 0, G_OPTION_ARG_STRING, &o->set.op, "read, write or both (default)",
 		 "OP"},
 		{"parents", 0, 0, G_OPTION_ARG_INT, &o->set.parents, "Transfers each way (8)", "N"},
-		{"bytes", 0, 0, G_OPTION_ARG_INT64, &o->set.parent_bytes, "Size of each (5242880)",
-		 "N"},
+		{"bytes", 0, 0, G_OPTION_ARG_INT64, &o->set.parent_bytes, "Size of each (5M)", "N"},
 		{"rounds", 0, 0, G_OPTION_ARG_INT, &o->set.rounds, "How often (1)", "N"},
-		{"rails", 0, 0, G_OPTION_ARG_INT, &o->rails, "Use at most so many rails", "N"},
-		{"lanes", 0, 0, G_OPTION_ARG_INT, &o->lanes, "Lanes of each rail", "N"},
+		{"rails", 0, 0, G_OPTION_ARG_INT, &o->rails,
+		 "Use at most so many rails (0: as many as the backend does)", "N"},
+		{"lanes", 0, 0, G_OPTION_ARG_INT, &o->lanes,
+		 "Lanes of each rail (0: the backend's default)", "N"},
 		{"events", 0, 0, G_OPTION_ARG_NONE, &o->events,
 		 "Sleep on the engine's descriptor instead of polling", NULL},
 		{"set", 's', 0, G_OPTION_ARG_FILENAME_ARRAY, &o->set.settings,
@@ -50,8 +51,12 @@ static bool parse(struct demo_options *o, int *argc, char ***argv)
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
 	static const struct tool_range ranges[] = {
-		{"parents", 1, 1000}, {"bytes", 1, 1 << 30}, {"rounds", 1, 1000000},
-		{"rails", 0, 16},     {"lanes", 0, 16},      {NULL, 0, 0},
+		{.option = "parents", .low = 1, .high = 1000},
+		{.option = "bytes", .low = 1, .high = 1 << 30, .units = true},
+		{.option = "rounds", .low = 1, .high = 1000000},
+		{.option = "rails", .low = 0, .high = 16},
+		{.option = "lanes", .low = 0, .high = 16},
+		{.option = NULL},
 	};
 
 	return tool_parse(entries, ranges, "",

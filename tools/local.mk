@@ -5,7 +5,7 @@ bin_PROGRAMS += %D%/escrow
 	%D%/bench-requester.c %D%/bench-source.c %D%/bench-stat.c %D%/bench-sweep.c %D%/bench.c %D%/bench.h \
 	%D%/demo-bytes.c %D%/demo-channel.c %D%/demo-tcp.c %D%/demo-device.c %D%/demo-end.c %D%/demo-requester.c %D%/demo-source.c %D%/demo-wait.c %D%/demo.c \
 	%D%/demo.h %D%/ledger-serve.c %D%/ledger-text.c %D%/ledger-view.c %D%/ledger-view.h \
-	%D%/ledger.c %D%/hint.c %D%/info.c %D%/info.h %D%/info-rails.c %D%/json.c %D%/json.h %D%/list.c %D%/options.c %D%/output.c %D%/supervise.c %D%/supervise-contexts.c %D%/supervise.h %D%/supervise-file.c \
+	%D%/ledger.c %D%/hint.c %D%/info.c %D%/info.h %D%/info-rails.c %D%/json.c %D%/json.h %D%/list.c %D%/number.c %D%/options.c %D%/output.c %D%/supervise.c %D%/supervise-contexts.c %D%/supervise.h %D%/supervise-file.c \
 	%D%/supervise-serve.c %D%/supervise-tree.c %D%/swap-ends.c %D%/swap-ends.h %D%/swap.c %D%/names.c %D%/names.h \
 	%D%/conform.c %D%/conform.h %D%/conform-cases.c %D%/conform-report.c %D%/conform-run.c \
 	%D%/conform-matrix.c %D%/conform-static.c %D%/conform-waiver.c

@@ -30,6 +30,21 @@ static bool read_double(const char *text, const struct tool_range *range, double
 	return true;
 }
 
+static bool read_whole(const char *text, const struct tool_range *range, gint64 *value)
+{
+	guint64 found;
+	char *end;
+
+	if (!range->units)
+		return g_ascii_string_to_signed(text, 10, (gint64)range->low, (gint64)range->high,
+						value, NULL);
+	if (!tool_number_read(text, &end, &found) || *end || found < (guint64)range->low ||
+	    found > (guint64)range->high)
+		return false;
+	*value = (gint64)found;
+	return true;
+}
+
 /* Into what the option was declared to fill; text NULL: it was not given. */
 static bool read_number(const GOptionEntry *option, const struct tool_range *range,
 			const char *text)
@@ -40,8 +55,7 @@ static bool read_number(const GOptionEntry *option, const struct tool_range *ran
 		return true;
 	if (option->arg == G_OPTION_ARG_DOUBLE)
 		return read_double(text, range, option->arg_data);
-	if (!g_ascii_string_to_signed(text, 10, (gint64)range->low, (gint64)range->high, &value,
-				      NULL))
+	if (!read_whole(text, range, &value))
 		return false;
 	if (option->arg == G_OPTION_ARG_INT)
 		*(gint *)option->arg_data = (gint)value;
@@ -60,9 +74,10 @@ static bool read_numbers(const GOptionEntry *options, guint n, const struct tool
 
 		if (!is_number(&options[i]) || read_number(&options[i], range, texts[i]))
 			continue;
-		tool_complain("%s: --%s %s: %.15g to %.15g is allowed",
-			      space ? space + 1 : g_get_prgname(), range->option, texts[i],
-			      range->low, range->high);
+		tool_complain("%s: --%s %s: %.15g to %.15g is allowed%s",
+			      space ? space + 1 : g_get_prgname(), range->option,
+			      *texts[i] ? texts[i] : "''", range->low, range->high,
+			      range->units ? ", with K, M or G behind it" : "");
 		return false;
 	}
 	return true;
@@ -117,8 +132,9 @@ bool tool_parse(const GOptionEntry *options, const struct tool_range *ranges, co
 		if (!is_number(&options[i]))
 			continue;
 		g_assert(range);
-		helps[i] = g_strdup_printf("%s, %.15g to %.15g", options[i].description, range->low,
-					   range->high);
+		helps[i] = g_strdup_printf("%s, %.15g to %.15g%s", options[i].description,
+					   range->low, range->high,
+					   range->units ? ", also with K, M or G" : "");
 		as_texts[i].description = helps[i];
 		as_texts[i].arg = G_OPTION_ARG_STRING;
 		as_texts[i].arg_data = &texts[i];

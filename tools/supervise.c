@@ -296,7 +296,8 @@ int supervise_main(int argc, char **argv)
 		 NULL},
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
-	static const struct tool_range ranges[] = {{"kill", 0, 86400}, {NULL, 0, 0}};
+	static const struct tool_range ranges[] = {{.option = "kill", .low = 0, .high = 86400},
+						   {.option = NULL}};
 	int status = TOOL_TROUBLE;
 
 	if (tool_parse(entries, ranges, "-- CMD [ARGUMENTS]",

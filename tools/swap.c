@@ -196,7 +196,8 @@ int swap_main(int argc, char **argv)
 		{"json", 0, 0, G_OPTION_ARG_NONE, &o.json, "Machine-readable output", NULL},
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
-	static const struct tool_range ranges[] = {{"times", 1, 1000000}, {NULL, 0, 0}};
+	static const struct tool_range ranges[] = {{.option = "times", .low = 1, .high = 1000000},
+						   {.option = NULL}};
 	struct swap_run run = {.o = &o, .names = {"mock", "mock"}};
 	bool ready, ok;
 

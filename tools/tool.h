@@ -28,6 +28,7 @@ struct tool_command {
 struct tool_range {
 	const char *option; /* its long name */
 	double low, high;
+	bool units; /* whole, and K, M or G may stand behind it */
 };
 
 /*
@@ -40,6 +41,13 @@ bool tool_parse(const GOptionEntry *options, const struct tool_range *ranges, co
 
 /* Prints "escrow: TEXT" on standard error. */
 void tool_complain(const char *format, ...) G_GNUC_PRINTF(1, 2);
+
+/* ---- number.c */
+/* A whole number with K, M or G (powers of 1024) behind it; *end is what follows.  false: there is none. */
+bool tool_number_read(const char *text, char **end, guint64 *value);
+/* With so many decimal places, or more where these would be less than three digits that count; returns text. */
+#define TOOL_NUMBER 32
+const char *tool_number_show(char text[TOOL_NUMBER], double value, int places);
 
 /* ---- output.c */
 /* From here on standard output that could not be written makes the program end with TOOL_TROUBLE, and is told. */

@@ -108,6 +108,9 @@ ok "info of no object says why" says "not an ELF file" "$escrow" info "$dir/bad.
 ok "demo: eight parents of 5 MiB each way" says "both engines closed, and every charge is back" demo
 ok "demo: READ only, several lanes, events" says "bytes and guards: right" demo --op read --lanes 4 --events
 ok "demo: one byte" says "bytes and guards: right" demo --bytes 1 --parents 1
+ok "demo: a size with a unit" says "1 parent of 65536 bytes" demo --parents 1 --bytes 64K
+ok "demo: a size beyond what is allowed" says "--bytes 2G: 1 to 1073741824 is allowed" demo --bytes 2G
+ok "demo: a size with a unit that is none" says "--bytes 4X: 1 to 1073741824 is allowed" demo --bytes 4X
 ok "demo --json" says '"closed_clean" : true' demo --json --op write --bytes 100000 --parents 3
 ok "demo: an address that is none is named, and it ends" says "HOST:PORT is meant" demo --connect nonsense
 ok "demo: a value out of range is named" says "--parents 0: 1 to 1000 is allowed" demo --parents 0
