@@ -2,9 +2,7 @@
 /* Lists on the command line of `escrow bench`. */
 #include "config.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench.h"
@@ -13,99 +11,119 @@
 const char *const bench_op_names[] = {NULL, "read", "write", "mix", NULL};
 const char *const bench_unit_names[] = {"GB", "GiB", "Gb", NULL};
 
-/* A number with K, M or G behind it; *end is what follows.  false: there is none. */
-static bool number(const char *text, char **end, guint64 *value)
-{
-	static const char units[] = "KMG";
-	const char *unit;
+/* What is told of an option: all that was typed behind it, and which part of that is wrong. */
+struct given {
+	const char *option, *text, *part;
+};
 
-	if (!g_ascii_isdigit(*text))
-		return false;
-	errno = 0;
-	*value = g_ascii_strtoull(text, end, 10);
-	if (errno)
-		return false;
-	unit = **end ? strchr(units, g_ascii_toupper(**end)) : NULL;
-	if (!unit)
-		return true;
-	(*end)++;
-	for (int shift = 10 * (int)(unit - units + 1); shift; shift -= 10)
-		if (!g_uint64_checked_mul(value, *value, 1024))
-			return false;
-	return true;
+static const char *shown(const char *text)
+{
+	return *text ? text : "''";
 }
 
-static bool add(struct bench_list *list, const char *option, guint64 value)
+static void complain(const struct given *g, const char *allowed)
+{
+	bool whole = !strcmp(g->part, g->text);
+
+	tool_complain("bench: --%s %s: %s%s%s", g->option, shown(g->text), allowed,
+		      whole ? "" : ", not ", whole ? "" : shown(g->part));
+}
+
+static bool add(struct bench_list *list, const struct given *g, guint64 value)
 {
 	if (list->n < BENCH_MAX_VALUES) {
 		list->value[list->n++] = value;
 		return true;
 	}
-	tool_complain("bench: --%s: at most %u values are allowed", option, BENCH_MAX_VALUES);
+	tool_complain("bench: --%s %s: at most %u values are allowed", g->option, g->text,
+		      BENCH_MAX_VALUES);
+	return false;
+}
+
+static bool refuse(const struct bench_range *range, const struct given *g)
+{
+	g_autofree char *allowed =
+		g_strdup_printf("%" PRIu64 " to %" PRIu64 " is allowed, %s%s", range->low,
+				range->high, range->example ? "or a list such as " : "one value",
+				range->example ? range->example : "");
+
+	complain(g, allowed);
 	return false;
 }
 
 /* "N", or "N-M": N doubled up to M, and M. */
-static bool add_item(struct bench_list *list, const char *option, const char *item, guint64 low,
-		     guint64 high)
+static bool add_item(struct bench_list *list, const struct bench_range *range,
+		     const struct given *g)
 {
 	guint64 from = 0, to;
 	char *end;
-	bool good = number(item, &end, &from);
+	bool good = tool_number_read(g->part, &end, &from);
 
 	to = from;
-	if (good && *end == '-')
-		good = number(end + 1, &end, &to);
-	if (!good || *end || from < low || to > high || from > to || (from == 0 && to > 0)) {
-		tool_complain("bench: --%s %s: %" PRIu64 " to %" PRIu64
-			      " is allowed, or a list such as 64,4K,1M-8M",
-			      option, *item ? item : "''", low, high);
-		return false;
-	}
+	if (good && *end == '-' && range->example)
+		good = tool_number_read(end + 1, &end, &to);
+	if (!good || *end || from < range->low || to > range->high || from > to ||
+	    (from == 0 && to > 0))
+		return refuse(range, g);
 	for (guint64 v = from; v < to; v *= 2)
-		if (!add(list, option, v))
+		if (!add(list, g, v))
 			return false;
-	return add(list, option, to);
+	return add(list, g, to);
 }
 
-bool bench_list_parse(const char *option, const char *text, guint64 low, guint64 high,
-		      struct bench_list *list)
+bool bench_list_parse(const struct bench_range *range, const char *text, struct bench_list *list)
 {
 	g_auto(GStrv) items = g_strsplit(text, ",", -1);
+	struct given g = {range->option, text, text};
 
 	list->n = 0;
-	if (!*items)
-		return add_item(list, option, "", low, high);
-	for (char **item = items; *item; item++)
-		if (!add_item(list, option, *item, low, high))
+	if (!*items || !range->example)
+		return add_item(list, range, &g);
+	for (char **item = items; *item; item++) {
+		g.part = *item;
+		if (!add_item(list, range, &g))
 			return false;
+	}
 	return true;
 }
 
-static bool add_word(struct bench_list *list, const char *option, const char *word,
-		     const char *const *table)
+/* Its place in the table; complains where it is none of it. */
+static bool find_word(const struct given *g, const char *const *table, guint64 *place)
 {
-	g_autofree char *allowed = NULL;
+	g_autofree char *words = NULL, *allowed = NULL;
 	guint first = table[0] ? 0 : 1;
 
 	for (guint i = first; table[i]; i++)
-		if (!strcmp(word, table[i]))
-			return add(list, option, i);
-	allowed = g_strjoinv(", ", (char **)(uintptr_t)(table + first));
-	tool_complain("bench: --%s %s: allowed: %s", option, *word ? word : "''", allowed);
+		if (!strcmp(g->part, table[i])) {
+			*place = i;
+			return true;
+		}
+	words = g_strjoinv(", ", (char **)(uintptr_t)(table + first));
+	allowed = g_strconcat("allowed: ", words, NULL);
+	complain(g, allowed);
 	return false;
+}
+
+bool bench_word_parse(const char *option, const char *text, const char *const *table,
+		      guint64 *place)
+{
+	return find_word(&(struct given){option, text, text}, table, place);
 }
 
 bool bench_words_parse(const char *option, const char *text, const char *const *table,
 		       struct bench_list *list)
 {
 	g_auto(GStrv) words = g_strsplit(text, ",", -1);
+	struct given g = {option, text, text};
+	guint64 place;
 
 	list->n = 0;
 	if (!*words)
-		return add_word(list, option, "", table);
-	for (char **word = words; *word; word++)
-		if (!add_word(list, option, *word, table))
+		return find_word(&g, table, &place);
+	for (char **word = words; *word; word++) {
+		g.part = *word;
+		if (!find_word(&g, table, &place) || !add(list, &g, place))
 			return false;
+	}
 	return true;
 }

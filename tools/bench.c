@@ -14,6 +14,7 @@
 #include "tools/tool.h"
 
 #define DEFAULT_AREA (UINT64_C(64) << 20) /* at most, unless one block of each thread needs more */
+#define DEFAULT_SECONDS 1
 #define UNSET G_MININT
 #define MOST_AREA (UINT64_C(64) << 30)
 
@@ -45,9 +46,10 @@ static bool parse(struct words *w, int *argc, char ***argv)
 		 "Batches each thread has under way (16)", "LIST"},
 		{"threads", 0, 0, G_OPTION_ARG_STRING, &w->threads, "Threads that post (1)",
 		 "LIST"},
-		{"lanes", 0, 0, G_OPTION_ARG_STRING, &w->lanes, "Lanes of each rail", "LIST"},
-		{"rails", 0, 0, G_OPTION_ARG_STRING, &w->rails, "Use at most so many rails",
-		 "LIST"},
+		{"lanes", 0, 0, G_OPTION_ARG_STRING, &w->lanes,
+		 "Lanes of each rail (0, the default: the backend's choice)", "LIST"},
+		{"rails", 0, 0, G_OPTION_ARG_STRING, &w->rails,
+		 "Use at most so many rails (0, the default: the backend's choice)", "LIST"},
 		{"duration", 0, 0, G_OPTION_ARG_DOUBLE, &w->duration, "Of a point (1)", "SECONDS"},
 		{"iterations", 0, 0, G_OPTION_ARG_INT64, &w->iterations,
 		 "Ops of a point, instead of a duration", "N"},
@@ -79,10 +81,10 @@ static bool parse(struct words *w, int *argc, char ***argv)
 		{NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
 	};
 	static const struct tool_range ranges[] = {
-		{"duration", 0.001, 86400},
-		{"iterations", 0, 1e12},
-		{"repeat", 1, BENCH_MAX_REPEATS},
-		{NULL, 0, 0},
+		{.option = "duration", .low = 0.001, .high = 86400},
+		{.option = "iterations", .low = 1, .high = 1e12},
+		{.option = "repeat", .low = 1, .high = BENCH_MAX_REPEATS},
+		{.option = NULL},
 	};
 
 	return tool_parse(entries, ranges, "",
@@ -95,32 +97,33 @@ static bool parse(struct words *w, int *argc, char ***argv)
 static bool lists(struct bench_options *o, const struct words *w)
 {
 	const struct {
-		const char *option, *text, *preset;
-		guint64 low, high;
+		struct bench_range range;
+		const char *text, *preset;
 		struct bench_list *list;
 	} all[] = {
-		{"size", w->size, "64,4K,64K,1M", 1, UINT64_C(1) << 30, &o->sizes},
-		{"batch", w->batch, "1", 1, BENCH_MAX_BATCH, &o->batches},
-		{"window", w->window, "16", 1, BENCH_MAX_WINDOW, &o->windows},
-		{"threads", w->threads, "1", 1, BENCH_MAX_THREADS, &o->threads},
-		{"lanes", w->lanes, "0", 0, 16, &o->lanes},
-		{"rails", w->rails, "0", 0, 16, &o->rails},
+		{{"size", "64,4K,1M-8M", 1, UINT64_C(1) << 30}, w->size, "64,4K,64K,1M", &o->sizes},
+		{{"batch", "1,8,16-64", 1, BENCH_MAX_BATCH}, w->batch, "1", &o->batches},
+		{{"window", "1,16-64", 1, BENCH_MAX_WINDOW}, w->window, "16", &o->windows},
+		{{"threads", "1,2-8", 1, BENCH_MAX_THREADS}, w->threads, "1", &o->threads},
+		{{"lanes", "1,2-8", 0, 16}, w->lanes, "0", &o->lanes},
+		{{"rails", "1,2", 0, 16}, w->rails, "0", &o->rails},
 	};
 
 	for (guint i = 0; i < G_N_ELEMENTS(all); i++)
-		if (!bench_list_parse(all[i].option, all[i].text ? all[i].text : all[i].preset,
-				      all[i].low, all[i].high, all[i].list))
+		if (!bench_list_parse(&all[i].range, all[i].text ? all[i].text : all[i].preset,
+				      all[i].list))
 			return false;
 	return bench_words_parse("op", w->op ? w->op : "read,write", bench_op_names, &o->ops);
 }
 
 static bool processors(struct bench_options *o, const struct words *w)
 {
+	const struct bench_range range = {"pin", "0,2", 0, CPU_SETSIZE - 1};
 	cpu_set_t allowed;
 
 	if (!w->pin)
 		return true;
-	if (!bench_list_parse("pin", w->pin, 0, CPU_SETSIZE - 1, &o->cpus))
+	if (!bench_list_parse(&range, w->pin, &o->cpus))
 		return false;
 	if (sched_getaffinity(0, sizeof(allowed), &allowed))
 		CPU_ZERO(&allowed);
@@ -149,12 +152,13 @@ static bool memory(struct bench_options *o, const struct words *w)
 	guint64 block = (largest(&o->sizes) + 63) / 64 * 64;
 	guint64 least = block * largest(&o->threads);
 	guint64 most = least * largest(&o->batches) * largest(&o->windows);
+	const struct bench_range range = {"memory", NULL, least, MAX(least, MOST_AREA)};
 	struct bench_list given;
 
 	o->area = MAX(MIN(most, DEFAULT_AREA), least);
 	if (!w->memory)
 		return true;
-	if (!bench_list_parse("memory", w->memory, least, MAX(least, MOST_AREA), &given))
+	if (!bench_list_parse(&range, w->memory, &given))
 		return false;
 	o->area = given.value[0] / 64 * 64;
 	return true;
@@ -162,33 +166,81 @@ static bool memory(struct bench_options *o, const struct words *w)
 
 static void amounts(struct bench_options *o, const struct words *w)
 {
-	o->seconds = w->duration;
+	o->seconds = w->duration ? w->duration : DEFAULT_SECONDS;
 	o->iterations = w->iterations;
 	o->repeats = w->repeats != UNSET ? w->repeats : o->baseline ? 5 : 1;
 }
 
 static bool output(struct bench_options *o, const struct words *w)
 {
-	struct bench_list unit;
+	guint64 unit;
 
-	if (!bench_words_parse("unit", w->unit ? w->unit : "GB", bench_unit_names, &unit))
+	if (!bench_word_parse("unit", w->unit ? w->unit : "GB", bench_unit_names, &unit))
 		return false;
-	o->unit = (enum bench_unit)unit.value[0];
+	o->unit = (enum bench_unit)unit;
 	o->format = w->json ? BENCH_JSON : w->csv ? BENCH_CSV : BENCH_TABLE;
 	o->progress = isatty(STDERR_FILENO);
-	if (!(w->json && w->csv) && !(w->listen && w->connect))
-		return true;
-	tool_complain(w->json && w->csv ? "bench: --csv and --json: one of them"
-					: "bench: --listen and --connect: a machine is one end");
-	return false;
+	return true;
+}
+
+/* What the source of another machine has no use for: the requester decides. */
+static bool source_needs(const struct words *w)
+{
+	const struct {
+		const char *option;
+		bool given;
+	} all[] = {
+		{"op", w->op},
+		{"size", w->size},
+		{"batch", w->batch},
+		{"window", w->window},
+		{"threads", w->threads},
+		{"lanes", w->lanes},
+		{"rails", w->rails},
+		{"duration", w->duration},
+		{"iterations", w->iterations},
+		{"repeat", w->repeats != UNSET},
+		{"check", w->check},
+		{"pin", w->pin},
+		{"hugepages", w->hugepages},
+		{"memory", w->memory},
+		{"unit", w->unit},
+		{"csv", w->csv},
+		{"json", w->json},
+		{"baseline", w->baseline},
+		{"plot", w->plot},
+	};
+
+	for (guint i = 0; i < G_N_ELEMENTS(all); i++)
+		if (all[i].given) {
+			tool_complain("bench: --listen and --%s: the requester decides that; "
+				      "--backend and --set are allowed",
+				      all[i].option);
+			return false;
+		}
+	return true;
+}
+
+/* Of each of these pairs one. */
+static bool agree(const struct words *w)
+{
+	const char *why = w->json && w->csv         ? "--csv and --json: one of them"
+			  : w->listen && w->connect ? "--listen and --connect: a machine is one end"
+			  : w->iterations && w->duration
+				  ? "--iterations and --duration: a point ends by one of them"
+				  : NULL;
+
+	if (why)
+		tool_complain("bench: %s", why);
+	return !why && (!w->listen || source_needs(w));
 }
 
 static bool baseline(const struct words *w)
 {
 	static const char *const names[] = {"raw", NULL};
-	struct bench_list found;
+	guint64 found;
 
-	return !w->baseline || bench_words_parse("baseline", w->baseline, names, &found);
+	return !w->baseline || bench_word_parse("baseline", w->baseline, names, &found);
 }
 
 static bool complete(struct bench_options *o, const struct words *w)
@@ -201,8 +253,8 @@ static bool complete(struct bench_options *o, const struct words *w)
 	o->plot = w->plot;
 	o->baseline = w->baseline != NULL;
 	amounts(o, w);
-	return lists(o, w) && processors(o, w) && memory(o, w) && baseline(w) && output(o, w) &&
-	       (!o->plot || w->source || bench_plot_ready(o->plot));
+	return agree(w) && lists(o, w) && processors(o, w) && memory(o, w) && baseline(w) &&
+	       output(o, w) && (!o->plot || w->source || bench_plot_ready(o->plot));
 }
 
 /* ---- The ends ---------------------------------------------------------------------------------------------- */
@@ -308,7 +360,7 @@ static void clear(struct words *w)
 
 int bench_main(int argc, char **argv)
 {
-	struct words w = {.duration = 1, .repeats = UNSET};
+	struct words w = {.repeats = UNSET};
 	g_auto(GStrv) copy = g_strdupv(argv);
 	int status = TOOL_TROUBLE;
 

@@ -62,10 +62,17 @@ struct bench_row {
 };
 
 /* ---- bench-options.c: each complains, naming the value and what is allowed, and returns false ------- */
+struct bench_range {
+	const char *option;
+	const char *example; /* of a list; NULL: one value is meant */
+	guint64 low, high;
+};
+
 /* "64,4K,1M", and "1-8" for 1,2,4,8: K, M and G are powers of 1024. */
-bool bench_list_parse(const char *option, const char *text, guint64 low, guint64 high,
-		      struct bench_list *list);
-/* Words of a table, by their place in it. */
+bool bench_list_parse(const struct bench_range *range, const char *text, struct bench_list *list);
+/* One word, or words, of a table, by their place in it. */
+bool bench_word_parse(const char *option, const char *text, const char *const *table,
+		      guint64 *place);
 bool bench_words_parse(const char *option, const char *text, const char *const *table,
 		       struct bench_list *list);
 extern const char *const bench_op_names[]; /* by BENCH_READ... */

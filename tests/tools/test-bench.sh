@@ -138,7 +138,7 @@ ok "the source is killed" killed
 ok "no size" refused "--size 0: 1 to 1073741824 is allowed" --size 0
 ok "a size that is no number" refused "--size 12X" --size 12X
 ok "an empty list" refused "--size '':" --size ''
-ok "a list with a hole" refused "--batch '':" --batch 1,,2
+ok "a list with a hole" refused "--batch 1,,2: 1 to 1024 is allowed, or a list such as 1,8,16-64, not ''" --batch 1,,2
 ok "a range that goes down" refused "--batch 8-4: 1 to 1024" --batch 8-4
 ok "a range without an end" refused "--batch 8-" --batch 8-
 ok "a number beyond 64 bits" refused "--window 99999999999999999999" --window 99999999999999999999
@@ -149,7 +149,23 @@ ok "an unknown op" refused "--op reed: allowed: read, write, mix" --op reed
 ok "an unknown unit" refused "--unit MB: allowed: GB, GiB, Gb" --unit MB
 ok "a time that is no number" refused "--duration nan" --duration nan
 ok "no time" refused "--duration 0: 0.001 to 86400 is allowed" --duration 0
-ok "fewer than no ops" refused "--iterations -1: 0 to 1000000000000 is allowed" --iterations -1
+ok "fewer than no ops" refused "--iterations -1: 1 to 1000000000000 is allowed" --iterations -1
+ok "no ops" refused "--iterations 0: 1 to 1000000000000 is allowed" --iterations 0
+ok "a time and a number" refused "--iterations and --duration: a point ends by one of them" --iterations 5 --duration 1
+for option in op=read size=64 batch=1 window=1 threads=1 lanes=1 rails=1 duration=1 iterations=1 repeat=1 check pin=0 \
+	hugepages memory=64M unit=GB csv json baseline=raw plot="$dir/x"; do
+	ok "a source has no use for --$option" refused "--listen and --${option%%=*}: the requester decides" --listen :0 "--$option"
+done
+ok "a list with an end too many" refused "--size 64,: 1 to 1073741824 is allowed, or a list such as 64,4K,1M-8M, not ''" --size 64,
+for option in "window 1,16-64" "threads 1,2-8" "lanes 1,2-8" "rails 1,2" "pin 0,2"; do
+	ok "what --${option% *} may be" refused "is allowed, or a list such as ${option#* }" "--${option% *}" x
+done
+for list in 64K,1M 64K-1M 64K,; do
+	ok "one size of memory, not $list" refused "--memory $list: 1024 to 68719476736 is allowed, one value" --size 64,1K --memory $list
+done
+ok "one unit" refused "--unit GB,GiB: allowed: GB, GiB, Gb" --unit GB,GiB
+ok "one baseline" refused "--baseline raw,raw: allowed: raw" --baseline raw,raw
+ok "ops, of which one is unknown" refused "--op read,x: allowed: read, write, mix, not x" --op read,x
 ok "no repeat" refused "--repeat 0: 1 to 99 is allowed" --repeat 0
 ok "a processor that is not there" refused "--pin 1023" --pin 1023
 ok "memory that holds no block of each thread" refused "--memory 4K: 8192 to" --size 4K --threads 2 --memory 4K
