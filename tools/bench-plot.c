@@ -151,6 +151,14 @@ static bool varies(const struct picture *p, int dimension)
 	return false;
 }
 
+static void append_varied(const struct picture *p, const struct bench_row *row, GString *text)
+{
+	for (int d = 0; d < DIMENSIONS; d++)
+		if (d != p->axis && varies(p, d))
+			g_string_append_printf(text, ", %s %" G_GUINT64_FORMAT, dimensions[d].name,
+					       place(row, d));
+}
+
 /* What tells a line from the others of its picture: the op, and what varies. */
 static char *line_title(const struct picture *p, const struct bench_row *row)
 {
@@ -161,10 +169,7 @@ static char *line_title(const struct picture *p, const struct bench_row *row)
 
 		g_string_append_printf(text, " %s", size);
 	}
-	for (int d = 0; d < DIMENSIONS; d++)
-		if (d != p->axis && varies(p, d))
-			g_string_append_printf(text, ", %s %" G_GUINT64_FORMAT, dimensions[d].name,
-					       place(row, d));
+	append_varied(p, row, text);
 	return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
@@ -284,6 +289,17 @@ static void ratio(struct picture *p)
 	end(p, "ratio");
 }
 
+/* What is shown is the first value of what varies, which the title says. */
+static char *latency_title(struct picture *p)
+{
+	g_autoptr(GString)
+		text = g_string_new("Latency of a batch, from its call to its last completion");
+
+	p->axis = DIMENSIONS;
+	append_varied(p, g_ptr_array_index(p->rows, 0), text);
+	return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
 /* One colour an op; the percentiles are told apart by their lines. Of each op the first line. */
 static void latency(struct picture *p)
 {
@@ -293,8 +309,9 @@ static void latency(struct picture *p)
 	} levels[] = {
 		{"p50", "dt 1", p50}, {"p99", "dt 2 pt 6", p99}, {"p99.9", "dt 3 pt 4", p999}};
 	guint seen = 0, style = 0;
+	g_autofree char *title = latency_title(p);
 
-	begin(p, DIMENSIONS, "Latency of a batch, from its call to its last completion", "us");
+	begin(p, DIMENSIONS, title, "us");
 	g_string_append(p->script, "set logscale y 10\nset yrange [*:*]\n");
 	for (guint i = 0; i < p->rows->len; i++) {
 		const struct bench_row *row = g_ptr_array_index(p->rows, i);
@@ -303,10 +320,10 @@ static void latency(struct picture *p)
 			continue;
 		seen |= 1u << row->work.op;
 		for (guint level = 0; level < G_N_ELEMENTS(levels); level++) {
-			g_autofree char *title = g_strdup_printf(
+			g_autofree char *name = g_strdup_printf(
 				"%s %s", bench_op_names[row->work.op], levels[level].name);
 
-			line(p, row, title, style, levels[level].style, levels[level].value);
+			line(p, row, name, style, levels[level].style, levels[level].value);
 		}
 		style++;
 	}

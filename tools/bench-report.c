@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/bench.h"
+#include "tools/tool.h"
 
 #define GIB ((double)(UINT64_C(1) << 30))
 
@@ -157,10 +158,17 @@ static void five(const struct bench_times *t, double out[5])
 	out[4] = (double)t->max / 1e3;
 }
 
+static void print_number(int width, double value, int places)
+{
+	char text[TOOL_NUMBER];
+
+	printf(" %*s", width, tool_number_show(text, value, places));
+}
+
 /* Three digits that count, in eight columns. */
 static void print_us(double us)
 {
-	printf(" %7.*f", us < 10 ? 2 : us < 100 ? 1 : 0, us);
+	print_number(7, us, us < 10 ? 2 : us < 100 ? 1 : 0);
 }
 
 static void print_times(const struct bench_times *t)
@@ -175,7 +183,12 @@ static void print_times(const struct bench_times *t)
 
 static void print_ratio(const struct bench_ratio *r)
 {
-	printf(" %5.3f (%5.3f..%5.3f)", r->median, r->low, r->high);
+	char median[TOOL_NUMBER], low[TOOL_NUMBER], high[TOOL_NUMBER];
+	g_autofree char *text = g_strdup_printf(
+		"%s (%s..%s)", tool_number_show(median, r->median, 3),
+		tool_number_show(low, r->low, 3), tool_number_show(high, r->high, 3));
+
+	printf(" %27s", text);
 }
 
 static const char csv_base_head[] =
@@ -195,7 +208,7 @@ static void print_csv(const struct bench_options *o, const struct bench_row *row
 	five(&r->post, v);
 	five(&r->transfer, v + 5);
 	printf("%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u,%u,%u,%" PRIu64 ",%" PRIu64
-	       ",%.9f,%.6f,%.6f",
+	       ",%.9f,%.6g,%.6g",
 	       bench_op_names[row->work.op], row->rails, row->lanes, row->connections,
 	       row->work.size, row->work.batch, row->work.window, row->work.threads, r->ops,
 	       r->bytes, (double)r->ns / 1e9, bench_speed(o, r), bench_mops(r));
@@ -203,24 +216,47 @@ static void print_csv(const struct bench_options *o, const struct bench_row *row
 		printf(",%.3f", v[i]);
 	printf(",%.1f,%" PRIu64, bench_cpu(r), r->retries);
 	if (o->baseline)
-		printf(",%.6f,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f", bench_speed(o, &row->base),
+		printf(",%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g", bench_speed(o, &row->base),
 		       row->speed.median, row->speed.low, row->speed.high, row->latency.median,
 		       row->latency.low, row->latency.high);
 	printf("\n");
+}
+
+/* The columns of what the backend chooses where it is not told: only where they tell rows apart. */
+#define CHOICE_WIDTH 7
+
+static void print_choice(const struct bench_list *list, guint64 value)
+{
+	g_autofree char *text = value ? g_strdup_printf("%" G_GUINT64_FORMAT, value)
+				      : g_strdup("default");
+
+	if (list->n > 1)
+		printf(" %*s", CHOICE_WIDTH, text);
+}
+
+static void print_choice_name(const struct bench_list *list, const char *name)
+{
+	if (list->n > 1)
+		printf(" %*s", CHOICE_WIDTH, name);
 }
 
 static void print_row(const struct bench_options *o, const struct bench_row *row)
 {
 	const struct bench_result *r = &row->result;
 
-	printf("%-5s %4" PRIu64 " %8" PRIu64 " %5u %6u %7u %9" PRIu64 " %8.3f %8.4f",
-	       bench_op_names[row->work.op], row->connections, row->work.size, row->work.batch,
-	       row->work.window, row->work.threads, r->ops, bench_speed(o, r), bench_mops(r));
+	printf("%-5s", bench_op_names[row->work.op]);
+	print_choice(&o->rails, row->rails);
+	print_choice(&o->lanes, row->lanes);
+	printf(" %4" PRIu64 " %8" PRIu64 " %5u %6u %7u %9" PRIu64, row->connections, row->work.size,
+	       row->work.batch, row->work.window, row->work.threads, r->ops);
+	print_number(8, bench_speed(o, r), 3);
+	print_number(8, bench_mops(r), 4);
 	print_times(&r->post);
 	print_times(&r->transfer);
 	printf(" | %10.0f %7" PRIu64, bench_cpu(r), r->retries);
 	if (o->baseline) {
-		printf(" | %9.3f", bench_speed(o, &row->base));
+		printf(" |");
+		print_number(9, bench_speed(o, &row->base), 3);
 		print_ratio(&row->speed);
 		print_ratio(&row->latency);
 	}
@@ -241,14 +277,19 @@ static void print_head(const struct bench_requester *r)
 {
 	for (char **pair = r->configuration; *pair; pair += 2)
 		printf("%-10s %s\n", pair[0], pair[1]);
-	printf("\n%63s | %-39s | %-39s |\n", "", "post, us", "transfer, us");
-	printf("%-5s %4s %8s %5s %6s %7s %9s %6s/s %8s", "op", "conn", "size", "batch", "window",
-	       "threads", "ops", bench_unit_names[r->o->unit], "Mops");
+	printf("\n%63s", "");
+	print_choice_name(&r->o->rails, "");
+	print_choice_name(&r->o->lanes, "");
+	printf(" | %-39s | %-39s |\n%-5s", "post, us", "transfer, us", "op");
+	print_choice_name(&r->o->rails, "rails");
+	print_choice_name(&r->o->lanes, "lanes");
+	printf(" %4s %8s %5s %6s %7s %9s %6s/s %8s", "conn", "size", "batch", "window", "threads",
+	       "ops", bench_unit_names[r->o->unit], "Mops");
 	for (int i = 0; i < 2; i++)
 		printf(" | %7s %7s %7s %7s %7s", "avg", "p50", "p99", "p99.9", "max");
 	printf(" | %10s %7s", "CPU us/GiB", "retries");
 	if (r->o->baseline)
-		printf(" | raw %3s/s %20s %20s", bench_unit_names[r->o->unit], "ratio (spread)",
+		printf(" | raw %3s/s %27s %27s", bench_unit_names[r->o->unit], "ratio (spread)",
 		       "p50 ratio (spread)");
 	printf("\n");
 }

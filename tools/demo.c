@@ -142,17 +142,22 @@ static double gbps(uint64_t bytes, double seconds)
 	return seconds > 0 ? (double)bytes / seconds / 1e9 : 0;
 }
 
+static void print_speed(const char *op, uint64_t bytes, double seconds)
+{
+	char speed[TOOL_NUMBER];
+
+	if (bytes)
+		printf("%-6s %12" G_GUINT64_FORMAT " bytes  %8s GB/s\n", op, bytes,
+		       tool_number_show(speed, gbps(bytes, seconds), 3));
+}
+
 static void print_result(const struct demo_options *o, const struct demo_result *r, bool ok)
 {
 	printf("%s: %d parent%s of %" G_GINT64_FORMAT " bytes, %d round%s\n", o->set.backend,
 	       o->set.parents, tool_s(o->set.parents), o->set.parent_bytes, o->set.rounds,
 	       tool_s(o->set.rounds));
-	if (r->read_bytes)
-		printf("READ   %12" G_GUINT64_FORMAT " bytes  %8.3f GB/s\n", r->read_bytes,
-		       gbps(r->read_bytes, r->read_seconds));
-	if (r->write_bytes)
-		printf("WRITE  %12" G_GUINT64_FORMAT " bytes  %8.3f GB/s\n", r->write_bytes,
-		       gbps(r->write_bytes, r->write_seconds));
+	print_speed("READ", r->read_bytes, r->read_seconds);
+	print_speed("WRITE", r->write_bytes, r->write_seconds);
 	if (r->ops)
 		printf("bytes and guards: %s\n\n", r->bytes_right ? "right" : "WRONG");
 	if (r->ledger)

@@ -110,8 +110,28 @@ killed() {
 ordered='!grep { my $t = $_; grep { my $l = $t->{$_}; $l->{p50} > $l->{p99} || $l->{p99} > $l->{p999} ||
 	$l->{p999} > $l->{max} || $l->{avg} > $l->{max} } qw(post_us transfer_us) } @{$d->{points}}'
 
+# columns: rows that differ in rails and lanes alone are told apart, below their names.
+columns() {
+	table 4 -b mock --op read --size 64 --rails 1,2 --lanes 0,3 --iterations 40 &&
+		grep -qE '^op +rails +lanes +conn ' "$dir/table" &&
+		[ "$(awk '/^read/ {print $2, $3}' "$dir/table" | paste -sd,)" = '1 default,1 3,2 default,2 3' ] &&
+		# below the same bars
+		[ "$(grep -E '^(op|read) .*[|]' "$dir/table" | sed 's/|.*//' | awk '{print length}' | sort -u | wc -l)" = 1 ]
+}
+# no_columns: one number of them is in the configuration.
+no_columns() { table 1 -b mock --op read --size 64 --rails 2 --iterations 40 && grep -qE '^op +conn ' "$dir/table"; }
+# small: of a speed that rounds to nothing three digits are shown.
+small() {
+	table 1 -b mock --op read --size 1 --window 1 --iterations 40 --baseline raw --repeat 2 --unit GiB || return 1
+	awk '/^read/ { seen++; if ($8 >= 0.1) next; n = $8; sub(/e.*/, "", n); gsub(/[.]/, "", n); sub(/^0+/, "", n)
+		if (length(n) != 3) bad = 1 } END { exit bad || !seen }' "$dir/table"
+}
+
 few=(--iterations 40)
 ok "a table: every combination is a row" table 12 -b mock --op read,write,mix --size 64,4K --batch 1,8 "${few[@]}"
+ok "rails and lanes are columns where they vary" columns
+ok "... and only there" no_columns
+ok "a small speed has three digits" small
 ok "CSV" csv 8 -b mock --op read,write --size 1-8 "${few[@]}"
 ok "JSON: ops as asked for, times in order" \
 	json "@{\$d->{points}} == 4 && !(grep { \$_->{ops} != 40 } @{\$d->{points}}) && $ordered" \
@@ -193,7 +213,7 @@ pictures() {
 		# the last chunk of a PNG
 		tail -c 8 "$dir/p/$name.png" | cmp - <(printf 'IEND\256B\140\202') || return 1
 	done
-	[ "$(ls "$dir/p" | wc -l)" = $((2 * $# + 1)) ]
+	grep -q "^set title 'Latency .*, window 1'" "$dir/p/bench.gp" && [ "$(ls "$dir/p" | wc -l)" = $((2 * $# + 1)) ]
 }
 # A machine that has everything but gnuplot.
 without_gnuplot() {
