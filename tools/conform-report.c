@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <gnu/libc-version.h>
 #include <json-glib/json-glib.h>
@@ -200,6 +202,19 @@ static void junit_case(GString *s, const struct conform *c, const struct conform
 		g_string_append_printf(s, "<failure type=\"%s %s\" message=\"%s\"/>", verdict,
 				       k->result.clause, text);
 	g_string_append(s, "</testcase>\n");
+}
+
+/* Not by opening it: a pipe's reader would see an end, and where no case can begin no file is made. */
+int conform_unwritable(const char *file)
+{
+	g_autofree char *folder = g_path_get_dirname(file);
+	struct stat st;
+
+	if (!stat(file, &st))
+		return S_ISDIR(st.st_mode) ? EISDIR : access(file, W_OK) ? errno : 0;
+	if (!lstat(file, &st)) /* a link to what is not there yet */
+		return 0;
+	return access(folder, W_OK | X_OK) ? errno : 0;
 }
 
 /* Into the file, not over its name: it may be a device, a pipe or a link.  Paths may be no UTF-8. */

@@ -62,7 +62,7 @@ static const GOptionEntry options[] = {
 	{NULL, 0, 0, 0, NULL, NULL, NULL}};
 
 static const struct tool_range ranges[] = {
-	{.option = "jobs", .low = 0, .high = 1024},        /* 0: one for each processor */
+	{.option = "jobs", .low = 1, .high = 1024},
 	{.option = "timeout", .low = 1, .high = 86400000}, /* ms */
 	{.option = NULL},
 };
@@ -173,6 +173,7 @@ static int refuse(const char *name, const char *why)
 		      "sets KEY=VALUE)",
 		      name, why);
 	tool_hint_device(why);
+	tool_hint_setting(why, name);
 	return TOOL_TROUBLE;
 }
 
@@ -199,7 +200,8 @@ static int run_matrix(struct conform *c)
 		return TOOL_TROUBLE;
 	}
 	if (opt_share && !read_share(opt_share, &share)) {
-		tool_complain("--share %s: allowed is K/N, 1 <= K <= N <= 1024", opt_share);
+		tool_complain("--share %s: allowed is K/N, 1 <= K <= N <= 1024",
+			      tool_shown(opt_share));
 		return TOOL_TROUBLE;
 	}
 	return conform_matrix(c, opt_clauses, opt_mutants, opt_listed, opt_only, share);
@@ -213,7 +215,8 @@ static int run(struct conform *c, const char *name, const char *profiles)
 	if (opt_mutants)
 		return run_matrix(c);
 	why = conform_probe(c);
-	if (why && needs_backend(c))
+	/* the file alone is no reason to take a setting for one that was tried */
+	if (why && (needs_backend(c) || tool_key_unknown(why)))
 		return refuse(name, why);
 	conform_run_static(c);
 	if (!conform_run(c, &error)) {
@@ -255,15 +258,11 @@ static bool check_options(int argc, struct conform *c)
 	}
 	if (!read_seed(opt_seed ? opt_seed : opt_reproduce, &c->seed)) {
 		tool_complain("conform: --seed %s: 0 to 18446744073709551615 is allowed",
-			      opt_seed ? opt_seed : opt_reproduce);
+			      tool_shown(opt_seed ? opt_seed : opt_reproduce));
 		return false;
 	}
-	for (char **s = opt_settings; s && *s; s++) {
-		if (strchr(*s, '=') > *s)
-			continue;
-		tool_complain("conform: --config %s: not KEY=VALUE", *s);
+	if (!tool_settings_good("config", opt_settings))
 		return false;
-	}
 	c->timeout_ms = (unsigned int)opt_timeout;
 	c->jobs = opt_jobs ? (unsigned int)opt_jobs : g_get_num_processors();
 	c->settings = opt_settings;
@@ -304,6 +303,16 @@ static bool check_profiles(const char *list)
 	return true;
 }
 
+/* A report that cannot be written is refused before what it tells of has been run. */
+static bool writable(const char *option, const char *file)
+{
+	int error = file ? conform_unwritable(file) : 0;
+
+	if (error)
+		tool_complain("conform: --%s %s: %s", option, file, g_strerror(error));
+	return !error;
+}
+
 static int prepared(struct conform *c, const char *name)
 {
 	const char *profiles = opt_profiles ? opt_profiles : "all";
@@ -329,6 +338,8 @@ static int prepared(struct conform *c, const char *name)
 		tool_complain("conform: --waivers: %s", error->message);
 		return TOOL_TROUBLE;
 	}
+	if (!writable("junit", opt_junit) || !writable("json", opt_json))
+		return TOOL_TROUBLE;
 	path = find_backend(name);
 	with = path && opt_with ? find_backend(opt_with) : NULL;
 	if (!path || (opt_with && !with))

@@ -97,6 +97,8 @@ const char *conform_verdict_name(enum conform_verdict v);
 const char *conform_fact(const struct conform *c, const char *key);
 void conform_print(const struct conform *c, const char *profiles, FILE *out);
 void conform_print_tap(const struct conform *c, const char *profiles, FILE *out);
+/* Why the file could not be written, an errno, as far as can be seen without opening it; or 0. */
+int conform_unwritable(const char *file);
 bool conform_write_junit(const struct conform *c, const char *file, GError **error);
 bool conform_write_json(const struct conform *c, const char *profiles, const char *file,
 			GError **error);

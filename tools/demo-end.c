@@ -40,7 +40,15 @@ static bool complain(struct demo_end *end, const char *what, const struct escrow
 	return false;
 }
 
-static bool open_engine(struct demo_end *end)
+static void hint(const struct demo_end *end, const struct escrow_error *error)
+{
+	if (end->set->second)
+		return;
+	tool_hint_device(error->text);
+	tool_hint_setting(error->text, end->set->backend);
+}
+
+bool demo_end_load(struct demo_end *end)
 {
 	struct escrow_error error = {.size = sizeof(error)};
 	struct escrow_load_args load = {
@@ -54,6 +62,18 @@ static bool open_engine(struct demo_end *end)
 		.settings = (const char *const *)end->set->settings,
 		.probe_timeout_ns = PROBE_NS,
 	};
+
+	error.status = escrow_load(&load, &end->module, &error);
+	if (error.status == ESCROW_OK)
+		return true;
+	complain(end, end->set->backend, &error);
+	hint(end, &error);
+	return false;
+}
+
+static bool open_engine(struct demo_end *end)
+{
+	struct escrow_error error = {.size = sizeof(error)};
 	struct escrow_host_args host = {
 		.size = sizeof(host),
 		.engine_name = end->role,
@@ -63,21 +83,15 @@ static bool open_engine(struct demo_end *end)
 		.ctx = (void *)(uintptr_t)end->role,
 	};
 
-	error.status = escrow_load(&load, &end->module, &error);
-	if (error.status != ESCROW_OK) {
-		complain(end, end->set->backend, &error);
-		if (!end->set->second)
-			tool_hint_device(error.text);
+	if (!end->module && !demo_end_load(end))
 		return false;
-	}
 	host.module = end->module;
 	error.status = escrow_open(&host, &end->engine, &error);
 	end->opened = error.status == ESCROW_OK;
 	if (end->opened)
 		return true;
 	complain(end, "open", &error);
-	if (!end->set->second)
-		tool_hint_device(error.text);
+	hint(end, &error);
 	return false;
 }
 
@@ -277,6 +291,7 @@ bool demo_end_close(struct demo_end *end)
 		return false;
 	end->engine = NULL;
 	escrow_module_unref(end->module);
+	end->module = NULL;
 	munmap(end->memory, mapped_bytes(end));
 	return clean;
 }

@@ -23,6 +23,13 @@ static guint64 patience(void)
 	return set && g_ascii_string_to_unsigned(set, 10, 1, 86400, &seconds, NULL) ? seconds : 60;
 }
 
+static bool port_refused(const char *where, const char *port, bool listens, const char *also)
+{
+	tool_complain("%s: --%s %s: port %s: %d to 65535%s is allowed", demo_command(),
+		      listens ? "listen" : "connect", where, port, listens ? 0 : 1, also);
+	return false;
+}
+
 /* getaddrinfo takes the lower half of a number that is too large.  0: any, for who listens. */
 static bool port_allowed(const char *where, const char *port, bool listens)
 {
@@ -30,9 +37,7 @@ static bool port_allowed(const char *where, const char *port, bool listens)
 		return true; /* a service's name */
 	if (g_ascii_string_to_unsigned(port, 10, listens ? 0 : 1, 65535, NULL, NULL))
 		return true;
-	tool_complain("%s: %s: port %s: %d to 65535 is allowed", demo_command(), where, port,
-		      listens ? 0 : 1);
-	return false;
+	return port_refused(where, port, listens, "");
 }
 
 /* "host:port", "[v6]:port", for listening also ":port"; NULL: complained. */
@@ -42,15 +47,18 @@ static struct addrinfo *resolve(const char *where, int flags)
 	g_autofree char *host = g_strdup(where);
 	char *port = strrchr(host, ':'), *name = host;
 	struct addrinfo *found = NULL;
+	bool listens = flags & AI_PASSIVE;
 	size_t len;
 	int rc;
 
 	if (!port || !port[1]) {
-		tool_complain("%s: %s: HOST:PORT is meant", demo_command(), where);
+		tool_complain("%s: --%s %s: %s:PORT is meant", demo_command(),
+			      listens ? "listen" : "connect", tool_shown(where),
+			      listens ? "[HOST]" : "HOST");
 		return NULL;
 	}
 	*port++ = 0;
-	if (!port_allowed(where, port, flags & AI_PASSIVE))
+	if (!port_allowed(where, port, listens))
 		return NULL;
 	len = strlen(name);
 	if (len >= 2 && name[0] == '[' && name[len - 1] == ']') {
@@ -58,8 +66,11 @@ static struct addrinfo *resolve(const char *where, int flags)
 		name++;
 	}
 	rc = getaddrinfo(*name ? name : NULL, port, &hints, &found);
-	if (rc)
-		tool_complain("%s: %s: %s", demo_command(), where, gai_strerror(rc));
+	if (rc == EAI_SERVICE)
+		port_refused(where, port, listens, ", or a service's name,");
+	else if (rc)
+		tool_complain("%s: --%s %s: %s", demo_command(), listens ? "listen" : "connect",
+			      where, gai_strerror(rc));
 	return rc ? NULL : found;
 }
 

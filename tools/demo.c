@@ -89,8 +89,10 @@ static bool complete(struct demo_options *o)
 		tool_complain("demo: --listen and --connect: a machine is one end");
 		return false;
 	}
+	if (!tool_settings_good("set", s->settings))
+		return false;
 	if (strcmp(s->op, "read") && strcmp(s->op, "write") && strcmp(s->op, "both")) {
-		tool_complain("demo: --op %s: read, write or both", s->op);
+		tool_complain("demo: --op %s: read, write or both", tool_shown(s->op));
 		return false;
 	}
 	for (char **setting = s->settings; setting && *setting; setting++)
@@ -216,6 +218,11 @@ static int run_both(struct demo_options *o, char **argv)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
 		tool_complain("demo: no socket pair: %s", g_strerror(errno));
 		return TOOL_TROUBLE;
+	}
+	if (!demo_end_load(&end)) { /* the other end would only say the same */
+		close(pair[0]);
+		close(pair[1]);
+		return report(o, &end, &result, false);
 	}
 	source = demo_start_source(argv, o->set.backend, pair[1]);
 	close(pair[1]);

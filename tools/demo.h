@@ -135,7 +135,9 @@ bool demo_check(const uint8_t *payload, uint64_t bytes, uint64_t pattern);
 /* ---- demo-end.c: what both ends do ---------------------------------------------------------------- */
 bool demo_guards_intact(const struct demo_end *end);
 
-/* Opens the backend and lends the memory; on failure says why and returns false. */
+/* Loads the backend, having looked at it in a process of its own; on failure says why and returns false. */
+bool demo_end_load(struct demo_end *end);
+/* Loads the backend where that was not done yet, opens it and lends the memory; on failure says why and returns false. */
 bool demo_end_open(struct demo_end *end);
 /*
  * Polls once, sleeping on the engine's descriptor and the channel if so set; handles every event

@@ -15,3 +15,14 @@ void tool_hint_device(const char *text)
 			      "build tree, installed "
 			      "`LD_PRELOAD=" PKGLIBDIR "/libsoftverbs.so COMMAND`");
 }
+
+bool tool_key_unknown(const char *text)
+{
+	return strstr(text, "unknown key");
+}
+
+void tool_hint_setting(const char *text, const char *backend)
+{
+	if (tool_key_unknown(text))
+		tool_complain("`escrow info %s` lists the keys, with their defaults", backend);
+}

@@ -168,7 +168,8 @@ static void end(struct escrow_host_engine *engine)
 	escrow_release(engine);
 }
 
-static int print_memory(struct escrow_module *module, const char *const *settings, gboolean as_json)
+static int print_memory(struct escrow_module *module, const char *name, const char *const *settings,
+			gboolean as_json)
 {
 	struct escrow_host_args args = {.size = sizeof(args),
 					.module = module,
@@ -182,6 +183,7 @@ static int print_memory(struct escrow_module *module, const char *const *setting
 
 	if (escrow_open(&args, &engine, &error) != ESCROW_OK) {
 		tool_complain("%s", error.text);
+		tool_hint_setting(error.text, name);
 		return TOOL_NO;
 	}
 	counters = escrow_get_extension(engine, ESCROW_COUNTERS_ID);
@@ -219,13 +221,15 @@ int info_main(int argc, char **argv)
 		tool_complain("info takes one BACKEND; `escrow list` shows which there are");
 		return TOOL_TROUBLE;
 	}
+	if (!tool_settings_good("set", settings))
+		return TOOL_TROUBLE;
 	args.name = argv[1];
 	if (escrow_load(&args, &module, &error) != ESCROW_OK) {
 		tool_complain("%s", error.text);
-		return TOOL_NO;
+		return TOOL_TROUBLE;
 	}
 	if (memory)
-		rc = print_memory(module, (const char *const *)settings, as_json);
+		rc = print_memory(module, args.name, (const char *const *)settings, as_json);
 	else
 		rc = print_all(module, (const char *const *)settings, as_json);
 	escrow_module_unref(module);

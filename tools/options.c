@@ -6,6 +6,14 @@
 
 #include "tools/tool.h"
 
+/* The sub-command, for complaints. */
+static const char *command(void)
+{
+	const char *space = strchr(g_get_prgname(), ' ');
+
+	return space ? space + 1 : g_get_prgname();
+}
+
 static bool is_number(const GOptionEntry *option)
 {
 	return option->arg == G_OPTION_ARG_INT || option->arg == G_OPTION_ARG_INT64 ||
@@ -67,17 +75,44 @@ static bool read_number(const GOptionEntry *option, const struct tool_range *ran
 static bool read_numbers(const GOptionEntry *options, guint n, const struct tool_range *ranges,
 			 char *const *texts)
 {
-	const char *space = strchr(g_get_prgname(), ' ');
-
 	for (guint i = 0; i < n; i++) {
 		const struct tool_range *range = range_of(ranges, options[i].long_name);
 
 		if (!is_number(&options[i]) || read_number(&options[i], range, texts[i]))
 			continue;
-		tool_complain("%s: --%s %s: %.15g to %.15g is allowed%s",
-			      space ? space + 1 : g_get_prgname(), range->option,
-			      *texts[i] ? texts[i] : "''", range->low, range->high,
+		tool_complain("%s: --%s %s: %.15g to %.15g is allowed%s", command(), range->option,
+			      tool_shown(texts[i]), range->low, range->high,
 			      range->units ? ", with K, M or G behind it" : "");
+		return false;
+	}
+	return true;
+}
+
+/* No file, folder or backend has an empty name; what is done with one says so late, and not of which option. */
+static bool names_good(const GOptionEntry *options)
+{
+	for (; options->long_name; options++) {
+		const char *name;
+
+		if (options->arg != G_OPTION_ARG_FILENAME)
+			continue;
+		name = *(char **)options->arg_data;
+		if (!name || *name)
+			continue;
+		tool_complain("%s: --%s '': %s is meant", command(), options->long_name,
+			      options->arg_description);
+		return false;
+	}
+	return true;
+}
+
+bool tool_settings_good(const char *option, char *const *settings)
+{
+	for (; settings && *settings; settings++) {
+		if (strchr(*settings, '=') > *settings)
+			continue;
+		tool_complain("%s: --%s %s: not KEY=VALUE; `escrow info BACKEND` lists the keys",
+			      command(), option, tool_shown(*settings));
 		return false;
 	}
 	return true;
@@ -140,7 +175,7 @@ bool tool_parse(const GOptionEntry *options, const struct tool_range *ranges, co
 		as_texts[i].arg_data = &texts[i];
 	}
 	good = parse(as_texts, usage, summary, argc, argv) &&
-	       read_numbers(options, n, ranges, texts);
+	       read_numbers(options, n, ranges, texts) && names_good(options);
 	for (guint i = 0; i < n; i++) {
 		g_free(texts[i]);
 		g_free(helps[i]);

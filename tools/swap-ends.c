@@ -33,6 +33,7 @@ static bool open_end(struct swap_ends *ends, struct escrow_module *module, const
 		.engine_name = name,
 		.settings = ends->settings,
 	};
+	struct escrow_module_info info = {.size = sizeof(info)};
 	struct escrow_region region = {
 		.size = sizeof(region),
 		.memory_kind = ESCROW_MEMORY_HOST,
@@ -50,6 +51,8 @@ static bool open_end(struct swap_ends *ends, struct escrow_module *module, const
 	}
 	tool_complain("swap: %s: %s", name, error.text);
 	tool_hint_device(error.text);
+	if (escrow_module_info(module, &info) == ESCROW_OK && info.backend)
+		tool_hint_setting(error.text, info.backend->id);
 	return false;
 }
 

@@ -211,6 +211,8 @@ int swap_main(int argc, char **argv)
 			      argv[3]);
 		return TOOL_TROUBLE;
 	}
+	if (!tool_settings_good("set", o.settings))
+		return TOOL_TROUBLE;
 	run.names[0] = argc > 1 ? argv[1] : "mock";
 	run.names[1] = argc > 2 ? argv[2] : run.names[0];
 	if (o.json) {

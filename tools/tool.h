@@ -39,6 +39,15 @@ struct tool_range {
 bool tool_parse(const GOptionEntry *options, const struct tool_range *ranges, const char *usage,
 		const char *summary, int *argc, char ***argv);
 
+/* Is each KEY=VALUE?  Of the first that is not it complains, by the option's long name. */
+bool tool_settings_good(const char *option, char *const *settings);
+
+/* What was typed, for a complaint: also nothing is seen. */
+static inline const char *tool_shown(const char *typed)
+{
+	return *typed ? typed : "''";
+}
+
 /* Prints "escrow: TEXT" on standard error. */
 void tool_complain(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
@@ -61,6 +70,9 @@ bool tool_output_lost(void);
  * Where the text says that no RDMA device is there: what else the RDMA backend runs on.  hint.c
  */
 void tool_hint_device(const char *text);
+/* Where the text says that a setting's key is not known: what lists those that are.  hint.c */
+bool tool_key_unknown(const char *text);
+void tool_hint_setting(const char *text, const char *backend);
 
 /* What makes a word mean so many: "" or "s". */
 static inline const char *tool_s(int64_t n)

@@ -24,6 +24,23 @@ trouble() {
 	[ $rc = 2 ] && [ ! -s "$dir/result" ] || { cat "$dir/result"; echo "exit status $rc"; return 1; }
 }
 
+# one_of TEXT COMMAND...: it says this in one line.
+one_of() {
+	local text=$1
+	shift
+	"$@" >"$dir/said" 2>&1
+	cat "$dir/said"
+	[ "$(grep -cF -- "$text" "$dir/said")" = 1 ]
+}
+
+# lacks_run COMMAND...: it ends with 2, and no case was run.
+lacks_run() {
+	trouble "$@" 2>"$dir/why"
+	local rc=$?
+	cat "$dir/why"
+	return $rc
+}
+
 # Two ends on "two machines" of which one means to move less.
 sizes_differ() {
 	local port source rc=0
@@ -102,8 +119,12 @@ ok "info of a backend that dies when it is asked says so" says "probe: crashed i
 ok "... after what it knows" says "colour=grey" "$escrow" info "$TEST_MODULE_PATH/bad-asked.so"
 ok "... and answers 1" status 1 "$escrow" info "$TEST_MODULE_PATH/bad-asked.so"
 ok "info of no backend says what it looked for" says 'no backend "nonsense"' "$escrow" info nonsense
-ok "... and answers 1" status 1 "$escrow" info nonsense
+ok "... and could not do its work" status 2 "$escrow" info nonsense
 printf 'not an object' >"$dir/bad.so"
+ok "info of a setting that is none" says "info: --set foo: not KEY=VALUE" "$escrow" info -s foo mock
+ok "info --memory of an unknown setting says what lists them" says "\`escrow info mock\` lists the keys" \
+	"$escrow" info --memory -s xyzzy=1 mock
+ok "list where there is no backend: 77" status 77 env "ESCROW_BACKEND_PATH=$dir/none" "$escrow" list
 ok "info of no object says why" says "not an ELF file" "$escrow" info "$dir/bad.so"
 ok "demo: eight parents of 5 MiB each way" says "both engines closed, and every charge is back" demo
 ok "demo: READ only, several lanes, events" says "bytes and guards: right" demo --op read --lanes 4 --events
@@ -116,6 +137,21 @@ ok "demo: an address that is none is named, and it ends" says "HOST:PORT is mean
 ok "demo: a value out of range is named" says "--parents 0: 1 to 1000 is allowed" demo --parents 0
 ok "demo: an unknown setting names the nearest key" says "num_lanes" demo -s num_lane=2
 ok "demo: a setting like none points to the list" says "options list the keys" demo -s xyzzy=2
+ok "... and so does the tool" says "\`escrow info $mock\` lists the keys" demo -s xyzzy=2
+ok "... once, not by each end" one_of "unknown key" demo -s xyzzy=2
+ok "demo: a setting that is none" says "demo: --set foo: not KEY=VALUE" demo -s foo
+ok "swap: a setting that is none" says "swap: --set foo: not KEY=VALUE" "$escrow" swap -s foo
+ok "swap: an unknown setting says what lists them" says "\`escrow info mock\` lists the keys" "$escrow" swap -s xyzzy=2
+ok "supervise: a file without a name" says "supervise: --file '': FILE is meant" "$escrow" supervise --file '' -- true
+ok "conform: no jobs" says "--jobs 0: 1 to 1024 is allowed" "$escrow" conform -j 0 mock
+ok "conform: a setting is not taken where only the file is looked at" \
+	status 2 "$escrow" conform -q -p static -o xyzzy=1 mock
+ok "... but one that there is" status 0 "$escrow" conform -q -p static -o num_lanes=2 mock
+for report in json junit; do
+	ok "conform: --$report that cannot be written is refused" \
+		says "conform: --$report $dir/none/x: No such file or directory" "$escrow" conform "--$report" "$dir/none/x" mock
+	ok "... before anything is run" lacks_run "$escrow" conform "--$report" "$dir" mock
+done
 ok "demo: a setting that is refused is trouble, without a result" trouble demo -s num_lane=2
 ok "demo: no such backend is trouble, without a result" trouble "$escrow" demo -b nosuch
 ok "demo: ends that differ in size say so" sizes_differ
