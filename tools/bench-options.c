@@ -16,17 +16,12 @@ struct given {
 	const char *option, *text, *part;
 };
 
-static const char *shown(const char *text)
-{
-	return *text ? text : "''";
-}
-
 static void complain(const struct given *g, const char *allowed)
 {
 	bool whole = !strcmp(g->part, g->text);
 
-	tool_complain("bench: --%s %s: %s%s%s", g->option, shown(g->text), allowed,
-		      whole ? "" : ", not ", whole ? "" : shown(g->part));
+	tool_complain("bench: --%s %s: %s%s%s", g->option, tool_shown(g->text), allowed,
+		      whole ? "" : ", not ", whole ? "" : tool_shown(g->part));
 }
 
 static bool add(struct bench_list *list, const struct given *g, guint64 value)

@@ -133,6 +133,7 @@ char **bench_configuration(const struct bench_requester *r)
 	pair(all, "escrow", "%s", PACKAGE_VERSION);
 	pair(all, "backend", "%s %s, ABI revision %u, %s", info.backend ? info.backend->id : "?",
 	     info.backend ? info.backend->version : "?", info.revision, info.path);
+	pair(all, "devices", "%s", r->devices);
 	pair(all, "settings", "%s", settings);
 	pair_machine(all, o);
 	pair_list(all, "op", &o->ops, bench_op_names);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tools/bench.h"
+#include "tools/info.h"
 #include "tools/ledger-view.h"
 #include "tools/tool.h"
 
@@ -146,6 +147,15 @@ static guint64 largest(const struct bench_list *list)
 	return value;
 }
 
+static guint64 smallest(const struct bench_list *list)
+{
+	guint64 value = list->value[0];
+
+	for (guint i = 1; i < list->n; i++)
+		value = MIN(value, list->value[i]);
+	return value;
+}
+
 /* What the largest point has under way; no thread goes without a block. */
 static bool memory(struct bench_options *o, const struct words *w)
 {
@@ -253,32 +263,54 @@ static bool complete(struct bench_options *o, const struct words *w)
 	o->plot = w->plot;
 	o->baseline = w->baseline != NULL;
 	amounts(o, w);
-	return agree(w) && lists(o, w) && processors(o, w) && memory(o, w) && baseline(w) &&
-	       output(o, w) && (!o->plot || w->source || bench_plot_ready(o->plot));
+	return agree(w) && tool_settings_good("set", w->settings) && lists(o, w) &&
+	       processors(o, w) && memory(o, w) && baseline(w) && output(o, w) &&
+	       (!o->plot || w->source || bench_plot_ready(o->plot));
 }
 
 /* ---- The ends ---------------------------------------------------------------------------------------------- */
-/* TOOL_TROUBLE: it did not come to the first point. */
-static int measure(const struct bench_options *o, int channel)
+/*
+ * Loads the backend for the first session, and asks it for its devices, while this process has no
+ * threads and no engine: where it cannot be had no other end need be started to say the same.
+ */
+static bool ready(struct bench_requester *r)
 {
-	struct bench_requester r = {
-		.o = o, .end = {.channel = channel}, .message = g_new0(struct demo_message, 1)};
-	GPtrArray *rows = g_ptr_array_new_with_free_func(g_free);
-	bool good = bench_sweep(&r, rows);
-	int status;
+	g_auto(GStrv) settings =
+		bench_settings(r->o->set.settings, r->o->rails.value[0], r->o->lanes.value[0]);
+	/* the most rails that a session has; 0: all */
+	g_auto(GStrv) widest = bench_settings(
+		r->o->set.settings, smallest(&r->o->rails) ? largest(&r->o->rails) : 0, 0);
 
-	if (o->format == BENCH_JSON && r.configuration)
-		bench_report_json(&r, rows, good);
+	r->set = r->o->set;
+	r->set.settings = settings;
+	r->end.set = &r->set;
+	r->end.role = "requester";
+	if (!demo_end_load(&r->end))
+		return false;
+	r->devices = info_rails_devices(r->end.module, (const char *const *)widest);
+	return true;
+}
+
+/* TOOL_TROUBLE: it did not come to the first point. */
+static int measure(struct bench_requester *r, int channel)
+{
+	const struct bench_options *o = r->o;
+	GPtrArray *rows = g_ptr_array_new_with_free_func(g_free);
+	bool good;
+
+	r->end.channel = channel;
+	r->message = g_new0(struct demo_message, 1);
+	good = bench_sweep(r, rows);
+	if (o->format == BENCH_JSON && r->configuration)
+		bench_report_json(r, rows, good);
 	if (good && o->plot)
 		good = bench_plot(o, rows, o->plot);
 	g_ptr_array_unref(rows);
-	g_free(r.message);
-	status = good ? TOOL_OK : r.configuration ? TOOL_NO : TOOL_TROUBLE;
-	g_strfreev(r.configuration);
-	return status;
+	g_free(r->message);
+	return good ? TOOL_OK : r->configuration ? TOOL_NO : TOOL_TROUBLE;
 }
 
-static int run_both(const struct bench_options *o, char **argv)
+static int run_both(struct bench_requester *r, char **argv)
 {
 	int pair[2], status, ended;
 	GPid source;
@@ -287,63 +319,64 @@ static int run_both(const struct bench_options *o, char **argv)
 		tool_complain("bench: no socket pair: %s", g_strerror(errno));
 		return TOOL_TROUBLE;
 	}
-	source = demo_start_source(argv, o->set.backend, pair[1]);
+	source = demo_start_source(argv, r->o->set.backend, pair[1]);
 	close(pair[1]);
 	if (source < 0)
 		return TOOL_TROUBLE;
-	status = measure(o, pair[0]);
+	status = measure(r, pair[0]);
 	close(pair[0]);
 	ended = demo_reap(source);
 	return status == TOOL_OK && ended ? TOOL_NO : status;
 }
 
-static int run_source(const struct bench_options *o, int channel)
+static int run_source(struct bench_requester *r, int channel)
 {
-	if (channel < 0)
-		return TOOL_TROUBLE;
-	return bench_source(&o->set, channel) ? TOOL_OK : TOOL_NO;
-}
-
-static int run_requester(const struct bench_options *o, int channel)
-{
-	if (channel < 0)
-		return TOOL_TROUBLE;
-	return measure(o, channel);
+	return bench_source(&r->o->set, channel) ? TOOL_OK : TOOL_NO;
 }
 
 /* One end, when it is known that there is another one. */
-static int run_over(const struct bench_options *o, int channel, const char *where,
-		    int (*end)(const struct bench_options *, int))
+static int run_over(struct bench_requester *r, int channel, const char *where,
+		    int (*end)(struct bench_requester *, int))
 {
 	if (channel < 0)
 		return TOOL_TROUBLE;
-	return demo_greet(channel, where) ? end(o, channel) : TOOL_NO;
+	return demo_greet(channel, where) ? end(r, channel) : TOOL_NO;
+}
+
+/* Whatever ends are here. */
+static int run_ends(const struct words *w, struct bench_requester *r, char **argv)
+{
+	if (w->source)
+		return run_source(r, DEMO_CHANNEL_FD);
+	if (w->listen)
+		return run_over(r, demo_listen(w->listen), w->listen, run_source);
+	if (w->connect)
+		return run_over(r, demo_connect(w->connect), w->connect, measure);
+	return run_both(r, argv);
 }
 
 static int run(struct words *w, char **argv)
 {
 	struct bench_options o = {.area = 0};
-	int status;
+	struct bench_requester r = {.o = &o};
+	int status = TOOL_TROUBLE;
 
 	if (!complete(&o, w))
 		return TOOL_TROUBLE;
 	if (!w->backend)
 		w->backend = demo_choose_backend(argv, w->on_double);
 	o.set.backend = w->backend;
-	if (!w->source)
-		tool_output_watch();
-	ledger_serve_start();
-	if (w->source)
-		status = run_source(&o, DEMO_CHANNEL_FD);
-	else if (w->listen)
-		status = run_over(&o, demo_listen(w->listen), w->listen, run_source);
-	else if (w->connect)
-		status = run_over(&o, demo_connect(w->connect), w->connect, run_requester);
-	else
-		status = run_both(&o, argv);
-	ledger_serve_stop();
+	if (w->source || w->listen || ready(&r)) {
+		if (!w->source)
+			tool_output_watch();
+		ledger_serve_start();
+		status = run_ends(w, &r, argv);
+		ledger_serve_stop();
+	}
 	if (w->on_double && !w->source)
 		demo_leave_double();
+	g_strfreev(r.configuration);
+	g_free(r.devices);
 	return status;
 }
 

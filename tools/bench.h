@@ -117,6 +117,7 @@ struct bench_requester {
 	struct demo_settings set; /* of this session */
 	struct demo_message *message;
 	struct bench_raw raw;
+	char *devices; /* of this end, for the report */
 	uint64_t connections;
 	uint64_t number;      /* of points that were checked */
 	char **configuration; /* of the first session, for the report */

@@ -177,6 +177,36 @@ void info_rails_print(const struct info_rails *found)
 		printf("    and %u more\n", found->more);
 }
 
+static char *used_devices(const struct info_rails *found)
+{
+	g_autoptr(GString) text = g_string_new(NULL);
+
+	for (uint32_t i = 0; i < found->n; i++) {
+		const struct escrow_rail *r = &found->rails[i];
+
+		if (r->use == ESCROW_RAIL_USED)
+			g_string_append_printf(text, "%s%s/%u (driver %s)", text->len ? ", " : "",
+					       r->device, r->port,
+					       *r->provider ? r->provider : "?");
+	}
+	return g_strdup(text->len ? text->str : "none is used");
+}
+
+char *info_rails_devices(struct escrow_module *module, const char *const *settings)
+{
+	struct info_rails *found = info_rails_find(module, settings);
+	char *text;
+
+	if (found->status == ESCROW_E_UNSUPPORTED)
+		text = g_strdup("the backend lists none");
+	else if (found->status < 0)
+		text = g_strdup_printf("not known: %s", found->text);
+	else
+		text = used_devices(found);
+	info_rails_free(found);
+	return text;
+}
+
 /* ---- For programs ------------------------------------------------------------------------------------- */
 /* null where it is not known. */
 static void add_known(JsonBuilder *json, const char *member, uint32_t value)

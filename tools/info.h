@@ -17,6 +17,8 @@ struct info_rails {
 
 /* Asks in a process of its own; never NULL. */
 struct info_rails *info_rails_find(struct escrow_module *module, const char *const *settings);
+/* Those of the rails that open would use, with their drivers, as a text to be freed. */
+char *info_rails_devices(struct escrow_module *module, const char *const *settings);
 void info_rails_free(struct info_rails *found);
 void info_rails_print(const struct info_rails *found);
 /* The member "rails", or "rails_error"; none if the backend lists none. */

@@ -26,13 +26,18 @@ refused() {
 	[ $rc = 2 ] && [ ! -s "$dir/stdout" ] && grep -qF -- "$text" "$dir/stderr"
 }
 
+# told_once TEXT OPTION...: in one line of standard error.
+told_once() {
+	refused "$@" && [ "$(grep -cF -- "$1" "$dir/stderr")" = 1 ]
+}
+
 # table ROWS OPTION...: that many rows, and the configuration before them.
 table() {
 	local rows=$1
 	shift
 	bench "$@" >"$dir/table" || return 1
 	cat "$dir/table"
-	for word in escrow backend settings machine ends op size batch window threads rails lanes measured \
+	for word in escrow backend devices settings machine ends op size batch window threads rails lanes measured \
 		warm-up memory processors unit; do
 		grep -q "^$word  *[^ ]" "$dir/table" || { echo "no $word"; return 1; }
 	done
@@ -191,7 +196,14 @@ ok "a processor that is not there" refused "--pin 1023" --pin 1023
 ok "memory that holds no block of each thread" refused "--memory 4K: 8192 to" --size 4K --threads 2 --memory 4K
 ok "two formats" refused "--csv and --json" --csv --json
 ok "two ends" refused "--listen and --connect" --listen :1 --connect h:1
-ok "an address that is none" refused "bench: nonsense: HOST:PORT is meant" --connect nonsense
+ok "an address that is none" refused "bench: --connect nonsense: HOST:PORT is meant" --connect nonsense
+ok "no address" refused "bench: --listen '': [HOST]:PORT is meant" --listen ''
+ok "a port that is none" refused "bench: --listen :abc: port abc: 0 to 65535, or a service's name, is allowed" --listen :abc
+ok "a folder without a name" refused "bench: --plot '': DIR is meant" --plot ''
+ok "a backend without a name" refused "bench: --backend '': BACKEND is meant" --backend ''
+ok "a setting that is none" refused "bench: --set foo: not KEY=VALUE; \`escrow info BACKEND\` lists the keys" -s foo
+ok "a setting of no backend: what lists them" refused "\`escrow info mock\` lists the keys" -s xyzzy=1
+ok "... told once, not by each end" told_once "unknown key" -s xyzzy=1
 ok "an unknown setting" refused "num_lanes" -s num_lane=2
 ok "no such backend" refused 'no backend "nonsense"' -b nonsense
 ok "an argument" refused "bench takes no argument: x" x
@@ -236,7 +248,14 @@ ok "--baseline on the mock: a ratio with its spread" json '@{$d->{points}} == 4 
 	$r->{low} <= 0 } @{$d->{points}}' -b mock --baseline raw --size 64,64K --threads 2 --batch 4 --lanes 2 --repeat 3 --op read,mix "${few[@]}"
 ok "... by default of five repeats" json '$d->{points}[0]{baseline}{ops} == 200' -b mock --op read --size 64 --baseline raw "${few[@]}"
 ok "an unknown baseline" refused "--baseline rdma: allowed: raw" --baseline rdma
-names=("softverbs: all ops, two lanes, compared" "softverbs: raw verbs beside it" "softverbs: no program for raw verbs")
+# named: which devices a pasted table is of.
+named() {
+	"$top_srcdir/tests/softverbs/run" --rails 2 -- timeout 600 "$escrow" bench -b "$top_builddir/backends/.libs/rdma.so" \
+		--op read --size 64 --iterations 40 "$@" >"$dir/table" || return 1
+	cat "$dir/table"
+	grep -qE 'devices[": ]+softverbs0/1 \(driver softverbs\), softverbs1/1 \(driver softverbs\)"?,?$' "$dir/table"
+}
+names=("softverbs: the devices are named" "softverbs: the devices are named in JSON" "softverbs: all ops, two lanes, compared" "softverbs: raw verbs beside it" "softverbs: no program for raw verbs")
 if [ -n "${SANITIZERS:-}" ]; then
 	for name in "${names[@]}"; do skip "$name" "a sanitizer must be the first library of a program"; done
 elif [ ! -f "$top_builddir/backends/.libs/rdma.so" ]; then
@@ -244,9 +263,11 @@ elif [ ! -f "$top_builddir/backends/.libs/rdma.so" ]; then
 elif [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 	for name in "${names[@]}"; do skip "$name" "this machine has a device"; done
 else
-	ok "${names[0]}" json "@{\$d->{points}} == 9 && $ordered" --op read,write,mix --size 64,5000,2M --lanes 2 --check "${few[@]}"
-	ok "${names[1]}" json '@{$d->{points}} == 16 && !grep { $_->{baseline}{ops} != 80 || $_->{ratio}{low} <= 0 } @{$d->{points}}' \
+	ok "${names[0]}" named --rails 1,2
+	ok "${names[1]}" named --json
+	ok "${names[2]}" json "@{\$d->{points}} == 9 && $ordered" --op read,write,mix --size 64,5000,2M --lanes 2 --check "${few[@]}"
+	ok "${names[3]}" json '@{$d->{points}} == 16 && !grep { $_->{baseline}{ops} != 80 || $_->{ratio}{low} <= 0 } @{$d->{points}}' \
 		--baseline raw --repeat 2 --op read,mix --size 64,2M --lanes 1,2 --threads 2 --rails 2 --batch 1,4 "${few[@]}"
-	ok "${names[2]}" no_raw
+	ok "${names[4]}" no_raw
 fi
 echo "1..$n"
