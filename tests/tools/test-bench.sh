@@ -179,7 +179,7 @@ ok "no ops" refused "--iterations 0: 1 to 1000000000000 is allowed" --iterations
 ok "a time and a number" refused "--iterations and --duration: a point ends by one of them" --iterations 5 --duration 1
 for option in op=read size=64 batch=1 window=1 threads=1 lanes=1 rails=1 duration=1 iterations=1 repeat=1 check pin=0 \
 	hugepages memory=64M unit=GB csv json baseline=raw plot="$dir/x"; do
-	ok "a source has no use for --$option" refused "--listen and --${option%%=*}: the requester decides" --listen :0 "--$option"
+	ok "a source has no use for --$option" refused "--listen and --${option%%=*}: the requester decides" --listen 192.0.2.1:0 "--$option"
 done
 ok "a list with an end too many" refused "--size 64,: 1 to 1073741824 is allowed, or a list such as 64,4K,1M-8M, not ''" --size 64,
 for option in "window 1,16-64" "threads 1,2-8" "lanes 1,2-8" "rails 1,2" "pin 0,2"; do
