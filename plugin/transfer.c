@@ -19,11 +19,15 @@ struct caller {
 	uint32_t column;
 };
 
-/* What the op before named: those of a call mostly name the same.  NULL: there was none. */
+/* A handle that the op before named, and its entry, or NULL. */
+struct found {
+	uint64_t handle;
+	void *entry;
+};
+
+/* Ops of a call mostly name the same. */
 struct named {
-	uint64_t remote_handle, region_handle;
-	struct host_remote *remote;
-	struct host_region *region;
+	struct found remote, region;
 };
 
 /* What goes to the backend in one call of several, on the stack. */
@@ -36,22 +40,13 @@ struct batch {
 };
 
 /* Looked up once; whether it is still theirs is asked of each op, as of any that was looked up. */
-EXPANDED struct host_remote *transfer_remote(struct caller c, struct named *named, uint64_t handle)
+EXPANDED void *transfer_find(const struct table *table, struct found *found, uint64_t handle)
 {
-	if (named->remote && named->remote_handle == handle)
-		return named->remote;
-	named->remote_handle = handle;
-	named->remote = table_find(&c.host->remotes, handle);
-	return named->remote;
-}
-
-EXPANDED struct host_region *transfer_region(struct caller c, struct named *named, uint64_t handle)
-{
-	if (named->region && named->region_handle == handle)
-		return named->region;
-	named->region_handle = handle;
-	named->region = table_find(&c.host->regions, handle);
-	return named->region;
+	if (found->entry && found->handle == handle)
+		return found->entry;
+	found->handle = handle;
+	found->entry = table_find(table, handle);
+	return found->entry;
 }
 
 /* One range, in the backend's words, and the region that it is of. */
@@ -59,7 +54,7 @@ EXPANDED escrow_status transfer_range(struct caller c, struct named *named,
 				      const struct escrow_sge *sge, struct escrow_sge *out,
 				      struct host_region **of)
 {
-	struct host_region *region = transfer_region(c, named, sge->region);
+	struct host_region *region = transfer_find(&c.host->regions, &named->region, sge->region);
 	uint64_t length;
 
 	if (G_UNLIKELY(!region))
@@ -157,7 +152,7 @@ EXPANDED escrow_status transfer_fill(struct caller c, struct named *named, struc
 				     const struct escrow_op *op, uint32_t n, struct escrow_op *out,
 				     struct escrow_sge *ranges, struct host_region **regions)
 {
-	struct host_remote *remote = transfer_remote(c, named, op->remote);
+	struct host_remote *remote = transfer_find(&c.host->remotes, &named->remote, op->remote);
 	escrow_status status;
 
 	if (G_UNLIKELY(!remote))
@@ -338,7 +333,7 @@ static __attribute__((noinline)) int32_t transfer_several(struct caller c,
 	escrow_status status;
 	int32_t taken;
 
-	b.named = (struct named){.remote = NULL};
+	b.named = (struct named){.remote = {0, NULL}};
 	do {
 		status = transfer_collect(c, &b, op, MIN(n - done, TRANSFER_BATCH), stride, &added);
 		if (!added)
@@ -359,7 +354,7 @@ static __attribute__((noinline)) int32_t transfer_several(struct caller c,
 /* Of one range. */
 EXPANDED int32_t transfer_one(struct caller c, const struct escrow_op *op, uint64_t *id)
 {
-	struct named named = {.remote = NULL};
+	struct named named = {.remote = {0, NULL}};
 	struct lend_op *lent;
 	struct escrow_op out;
 	struct escrow_sge range;
