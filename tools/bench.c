@@ -263,8 +263,9 @@ static bool complete(struct bench_options *o, const struct words *w)
 	o->plot = w->plot;
 	o->baseline = w->baseline != NULL;
 	amounts(o, w);
-	return agree(w) && tool_settings_good("set", w->settings) && lists(o, w) &&
-	       processors(o, w) && memory(o, w) && baseline(w) && output(o, w) &&
+	return agree(w) && demo_place_good(w->listen, true) && demo_place_good(w->connect, false) &&
+	       tool_settings_good("set", w->settings) && lists(o, w) && processors(o, w) &&
+	       memory(o, w) && baseline(w) && output(o, w) &&
 	       (!o->plot || w->source || bench_plot_ready(o->plot));
 }
 

@@ -40,16 +40,10 @@ static bool port_allowed(const char *where, const char *port, bool listens)
 	return port_refused(where, port, listens, "");
 }
 
-/* "host:port", "[v6]:port", for listening also ":port"; NULL: complained. */
-static struct addrinfo *resolve(const char *where, int flags)
+/* Cuts HOST:PORT, and gives the port; NULL: complained. */
+static char *cut_port(char *host, const char *where, bool listens)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
-	g_autofree char *host = g_strdup(where);
-	char *port = strrchr(host, ':'), *name = host;
-	struct addrinfo *found = NULL;
-	bool listens = flags & AI_PASSIVE;
-	size_t len;
-	int rc;
+	char *port = strrchr(host, ':');
 
 	if (!port || !port[1]) {
 		tool_complain("%s: --%s %s: %s:PORT is meant", demo_command(),
@@ -58,7 +52,42 @@ static struct addrinfo *resolve(const char *where, int flags)
 		return NULL;
 	}
 	*port++ = 0;
-	if (!port_allowed(where, port, listens))
+	return port_allowed(where, port, listens) ? port : NULL;
+}
+
+bool demo_place_good(const char *where, bool listens)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	g_autofree char *host = g_strdup(where);
+	struct addrinfo *found = NULL;
+	char *port;
+	int rc;
+
+	if (!where)
+		return true;
+	port = cut_port(host, where, listens);
+	if (!port)
+		return false;
+	rc = getaddrinfo(NULL, port, &hints, &found);
+	if (rc == EAI_SERVICE)
+		return port_refused(where, port, listens, ", or a service's name,");
+	if (!rc)
+		freeaddrinfo(found);
+	return true;
+}
+
+/* "host:port", "[v6]:port", for listening also ":port"; NULL: complained. */
+static struct addrinfo *resolve(const char *where, int flags)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
+	g_autofree char *host = g_strdup(where);
+	bool listens = flags & AI_PASSIVE;
+	char *port = cut_port(host, where, listens), *name = host;
+	struct addrinfo *found = NULL;
+	size_t len;
+	int rc;
+
+	if (!port)
 		return NULL;
 	len = strlen(name);
 	if (len >= 2 && name[0] == '[' && name[len - 1] == ']') {
@@ -66,9 +95,7 @@ static struct addrinfo *resolve(const char *where, int flags)
 		name++;
 	}
 	rc = getaddrinfo(*name ? name : NULL, port, &hints, &found);
-	if (rc == EAI_SERVICE)
-		port_refused(where, port, listens, ", or a service's name,");
-	else if (rc)
+	if (rc)
 		tool_complain("%s: --%s %s: %s", demo_command(), listens ? "listen" : "connect",
 			      where, gai_strerror(rc));
 	return rc ? NULL : found;

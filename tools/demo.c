@@ -89,7 +89,8 @@ static bool complete(struct demo_options *o)
 		tool_complain("demo: --listen and --connect: a machine is one end");
 		return false;
 	}
-	if (!tool_settings_good("set", s->settings))
+	if (!demo_place_good(o->listen, true) || !demo_place_good(o->connect, false) ||
+	    !tool_settings_good("set", s->settings))
 		return false;
 	if (strcmp(s->op, "read") && strcmp(s->op, "write") && strcmp(s->op, "both")) {
 		tool_complain("demo: --op %s: read, write or both", tool_shown(s->op));

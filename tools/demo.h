@@ -108,6 +108,8 @@ int demo_await(int fd, struct demo_message *message);
 const char *demo_end_did(int received);
 
 /* ---- demo-tcp.c: the channel between two machines -------------------------------------------------- */
+/* Is it HOST:PORT, of a port that there can be, or NULL?  Complains; asked before anything is begun. */
+bool demo_place_good(const char *where, bool listens);
 /* "HOST:PORT": waits for the other machine, or asks for it; the channel, or -1 and complained. */
 int demo_listen(const char *where);
 int demo_connect(const char *where);
