@@ -14,13 +14,6 @@
 #define MARK 0xe5c30d00u
 #define MARKED 0xffffff00u
 
-const char *demo_command(void)
-{
-	const char *space = strchr(g_get_prgname(), ' ');
-
-	return space ? space + 1 : g_get_prgname();
-}
-
 /* What has come of the next message; a process reads one channel at a time, whole messages of it. */
 static struct demo_message part;
 static size_t have;

@@ -69,7 +69,7 @@ static void again_on_double(const char *path, char **argv)
 	g_setenv("SOFTVERBS_DIR", folder, FALSE);
 	g_setenv("SOFTVERBS_STRICT", "1", FALSE);
 	g_strv_builder_add(words, "escrow");
-	g_strv_builder_add(words, demo_command());
+	g_strv_builder_add(words, tool_command());
 	for (char **word = argv + 1; *word; word++)
 		g_strv_builder_add(words, *word);
 	g_strv_builder_add(words, "--softverbs");

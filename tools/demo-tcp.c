@@ -25,7 +25,7 @@ static guint64 patience(void)
 
 static bool port_refused(const char *where, const char *port, bool listens, const char *also)
 {
-	tool_complain("%s: --%s %s: port %s: %d to 65535%s is allowed", demo_command(),
+	tool_complain("%s: --%s %s: port %s: %d to 65535%s is allowed", tool_command(),
 		      listens ? "listen" : "connect", where, port, listens ? 0 : 1, also);
 	return false;
 }
@@ -46,7 +46,7 @@ static char *cut_port(char *host, const char *where, bool listens)
 	char *port = strrchr(host, ':');
 
 	if (!port || !port[1]) {
-		tool_complain("%s: --%s %s: %s:PORT is meant", demo_command(),
+		tool_complain("%s: --%s %s: %s:PORT is meant", tool_command(),
 			      listens ? "listen" : "connect", tool_shown(where),
 			      listens ? "[HOST]" : "HOST");
 		return NULL;
@@ -96,7 +96,7 @@ static struct addrinfo *resolve(const char *where, int flags)
 	}
 	rc = getaddrinfo(*name ? name : NULL, port, &hints, &found);
 	if (rc)
-		tool_complain("%s: --%s %s: %s", demo_command(), listens ? "listen" : "connect",
+		tool_complain("%s: --%s %s: %s", tool_command(), listens ? "listen" : "connect",
 			      where, gai_strerror(rc));
 	return rc ? NULL : found;
 }
@@ -137,7 +137,7 @@ static void tell_port(int fd, const char *where)
 
 	if (g_str_has_suffix(where, ":0") && !getsockname(fd, (struct sockaddr *)&at, &len) &&
 	    !getnameinfo((struct sockaddr *)&at, len, NULL, 0, port, sizeof(port), NI_NUMERICSERV))
-		tool_complain("%s: %s: listens on port %s", demo_command(), where, port);
+		tool_complain("%s: %s: listens on port %s", tool_command(), where, port);
 }
 
 int demo_listen(const char *where)
@@ -153,7 +153,7 @@ int demo_listen(const char *where)
 		peer = no_delay(accept4(fd, NULL, NULL, SOCK_CLOEXEC));
 	}
 	if (peer < 0)
-		tool_complain("%s: %s: %s", demo_command(), where, g_strerror(errno));
+		tool_complain("%s: %s: %s", tool_command(), where, g_strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	freeaddrinfo(at);
@@ -190,13 +190,13 @@ int demo_connect(const char *where)
 		if (!told)
 			tool_complain("%s: %s: %s; it is asked again for up to %" G_GUINT64_FORMAT
 				      " s",
-				      demo_command(), where, g_strerror(error), patience());
+				      tool_command(), where, g_strerror(error), patience());
 		told = true;
 		/* Nobody listens yet: there is nothing to wait on, so it is asked again. */
 		g_usleep(100000);
 	}
 	if (fd < 0)
-		tool_complain("%s: %s: %s", demo_command(), where, g_strerror(error));
+		tool_complain("%s: %s: %s", tool_command(), where, g_strerror(error));
 	freeaddrinfo(to);
 	return no_delay(fd);
 }
@@ -217,7 +217,7 @@ static int hear_hello(int fd, struct demo_message *m)
 bool demo_greet(int fd, const char *where)
 {
 	g_autofree struct demo_message *m = g_new0(struct demo_message, 1);
-	const char *me = demo_command();
+	const char *me = tool_command();
 	int n = demo_send(fd, DEMO_HELLO, 0, me, (uint32_t)strlen(me)) ? hear_hello(fd, m)
 								       : DEMO_GONE;
 

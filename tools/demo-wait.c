@@ -80,7 +80,7 @@ int demo_reap(GPid other)
 
 	if (ended.fd >= 0 && poll(&ended, 1, LONG_S * 1000) == 0)
 		tool_complain("%s: still waits for the other end, process %d, to end",
-			      demo_command(), (int)other);
+			      tool_command(), (int)other);
 	if (ended.fd >= 0)
 		close(ended.fd);
 	waitpid(other, &status, 0);

@@ -119,7 +119,7 @@ GPid demo_spawn(char *const *words, int channel)
 					     G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, -1, -1, -1,
 					     from, to, 1, &pid, NULL, NULL, NULL, &error))
 		return pid;
-	tool_complain("%s: %s", demo_command(), error->message);
+	tool_complain("%s: %s", tool_command(), error->message);
 	return -1;
 }
 
@@ -129,7 +129,7 @@ GPid demo_start_source(char **argv, const char *backend, int channel)
 	g_auto(GStrv) words = NULL;
 
 	g_strv_builder_add(builder, "/proc/self/exe");
-	g_strv_builder_add(builder, demo_command());
+	g_strv_builder_add(builder, tool_command());
 	for (char **word = argv + 1; *word; word++)
 		g_strv_builder_add(builder, *word);
 	/* The same backend, also where it was chosen here: the last word counts. */

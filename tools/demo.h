@@ -67,8 +67,6 @@ GPid demo_start_source(char **argv, const char *backend, int channel);
 void demo_leave_double(void);
 
 /* ---- demo-channel.c: whole messages over a stream ------------------------------------------------ */
-/* The sub-command that this process runs, for complaints and to start it again. */
-const char *demo_command(void);
 
 enum demo_word {
 	DEMO_INVITATION,

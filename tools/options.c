@@ -6,14 +6,6 @@
 
 #include "tools/tool.h"
 
-/* The sub-command, for complaints. */
-static const char *command(void)
-{
-	const char *space = strchr(g_get_prgname(), ' ');
-
-	return space ? space + 1 : g_get_prgname();
-}
-
 static bool is_number(const GOptionEntry *option)
 {
 	return option->arg == G_OPTION_ARG_INT || option->arg == G_OPTION_ARG_INT64 ||
@@ -80,8 +72,8 @@ static bool read_numbers(const GOptionEntry *options, guint n, const struct tool
 
 		if (!is_number(&options[i]) || read_number(&options[i], range, texts[i]))
 			continue;
-		tool_complain("%s: --%s %s: %.15g to %.15g is allowed%s", command(), range->option,
-			      tool_shown(texts[i]), range->low, range->high,
+		tool_complain("%s: --%s %s: %.15g to %.15g is allowed%s", tool_command(),
+			      range->option, tool_shown(texts[i]), range->low, range->high,
 			      range->units ? ", with K, M or G behind it" : "");
 		return false;
 	}
@@ -99,7 +91,7 @@ static bool names_good(const GOptionEntry *options)
 		name = *(char **)options->arg_data;
 		if (!name || *name)
 			continue;
-		tool_complain("%s: --%s '': %s is meant", command(), options->long_name,
+		tool_complain("%s: --%s '': %s is meant", tool_command(), options->long_name,
 			      options->arg_description);
 		return false;
 	}
@@ -112,7 +104,7 @@ bool tool_settings_good(const char *option, char *const *settings)
 		if (strchr(*settings, '=') > *settings)
 			continue;
 		tool_complain("%s: --%s %s: not KEY=VALUE; `escrow info BACKEND` lists the keys",
-			      command(), option, tool_shown(*settings));
+			      tool_command(), option, tool_shown(*settings));
 		return false;
 	}
 	return true;

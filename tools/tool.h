@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <glib.h>
 
@@ -41,6 +42,14 @@ bool tool_parse(const GOptionEntry *options, const struct tool_range *ranges, co
 
 /* Is each KEY=VALUE?  Of the first that is not it complains, by the option's long name. */
 bool tool_settings_good(const char *option, char *const *settings);
+
+/* The sub-command that this process runs, for complaints and to start it again. */
+static inline const char *tool_command(void)
+{
+	const char *space = strchr(g_get_prgname(), ' ');
+
+	return space ? space + 1 : g_get_prgname();
+}
 
 /* What was typed, for a complaint: also nothing is seen. */
 static inline const char *tool_shown(const char *typed)

@@ -26,7 +26,6 @@
 #define MOST_ROUNDS 1000000u
 #define MOST_BATCHES 200u /* a window has no more keys than 255 */
 
-static const char *const one_rail[] = {"max_rails=1", "num_lanes=1", NULL};
 static uint32_t rounds = 1, batches = 1;
 
 static void tell(uint32_t round, const char *program, uint32_t batch, uint64_t bytes, uint64_t ns)

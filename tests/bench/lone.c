@@ -23,7 +23,6 @@
 #define MOST_BYTES (END_BYTES / 2)
 #define MOST_OPS 1000000u
 
-static const char *const one_rail[] = {"max_rails=1", "num_lanes=1", NULL};
 static uint64_t bytes = 64, rounds = 1, ops = 1000;
 
 /* ---- Bare verbs ----------------------------------------------------------------------------------------- */

@@ -23,7 +23,6 @@
 #define MOST_ROUNDS 1000000u
 #define MOST_BYTES (END_BYTES / 2)
 
-static const char *const one_rail[] = {"max_rails=1", "num_lanes=1", NULL};
 static uint64_t bytes = 64, rounds = 1000;
 static struct end here;
 static uint64_t remote;

@@ -13,6 +13,9 @@
 #include "tests/softroce/link.h"
 #include "tests/unit/rdma-kit.h"
 
+/* Settings of its engines. */
+static const char *const one_rail[] = {"max_rails=1", "num_lanes=1", NULL};
+
 /* The program ends where there are more arguments than it has. */
 static inline void rail_arguments(int argc, char **argv, int most)
 {
